@@ -1,0 +1,140 @@
+//! The `Model` trait: a request in, events out.
+//!
+//! The trait knows no runtime and no network: an implementation may be an HTTP client, a script or a recording. Dropping
+//! the future cancels the request.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Sink;
+use crate::message::Message;
+use crate::tool::ToolSet;
+
+/// How calls are asked for. Resolved once when a task starts, then locked for the task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// The provider's own tool calling.
+    #[default]
+    Native,
+    /// Tools are taught in the prompt; calls come as text in this dialect.
+    Prompted(String),
+}
+
+impl Protocol {
+    /// `native`, or the dialect's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Native => "native",
+            Self::Prompted(dialect) => dialect,
+        }
+    }
+}
+
+/// Whether the model may, must or must not call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As the model likes.
+    #[default]
+    Auto,
+    /// At least one call.
+    Required,
+    /// No call.
+    None,
+    /// A call of this tool.
+    Tool(String),
+}
+
+/// What is asked of a model. Neutral to wire and dialect.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The provider's name of the model.
+    pub model: String,
+    /// The system prompt, without any teaching of tools: the protocol adds that.
+    pub system: String,
+    /// The history.
+    pub messages: Vec<Message>,
+    /// The tools on offer.
+    pub tools: ToolSet,
+    /// Whether to call.
+    pub choice: ToolChoice,
+    /// Whether one response may hold several calls.
+    pub parallel: Parallel,
+    /// How calls are asked for.
+    pub protocol: Protocol,
+    /// The most tokens to answer with; `None`: the provider's default, or the wire's if it insists on one.
+    pub max_output: Option<u64>,
+    /// Sampling temperature; `None`: the provider's default.
+    pub temperature: Option<f64>,
+    /// Text that ends the answer.
+    pub stop: Vec<String>,
+}
+
+/// How many calls one response may hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parallel {
+    /// Several.
+    #[default]
+    Many,
+    /// One.
+    One,
+}
+
+/// What went wrong with a request as a whole. A broken call is no such error: it is a fault among the events.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ModelError {
+    /// What kind.
+    pub kind: ModelErrorKind,
+    /// One sentence for the user: what, where, what to do. Never holds a key.
+    pub message: String,
+}
+
+/// Kinds of [`ModelError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// No key, or the key was refused.
+    Key,
+    /// The provider does not know the model.
+    UnknownModel,
+    /// The provider refused the request as it is; asking again is useless.
+    Rejected,
+    /// The history is longer than the model's context.
+    TooLong,
+    /// Too many requests, even after the retries.
+    RateLimited,
+    /// The provider is overloaded or failed, even after the retries.
+    Unavailable,
+    /// No connection, even after the retries.
+    Unreachable,
+    /// The stream fell silent or closed before the provider ended it. What came before it has been delivered.
+    Broken,
+    /// The answer is in no format that the wire knows.
+    Format,
+}
+
+impl ModelErrorKind {
+    /// Whether asking the same again may help.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Unavailable | Self::Unreachable | Self::Broken)
+    }
+}
+
+/// The future that [`Model::answer`] returns.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), ModelError>> + Send + 'a>>;
+
+/// A source of tokens.
+pub trait Model: Send + Sync {
+    /// Asks, and delivers the answer as events while it comes.
+    ///
+    /// Text, thoughts, calls and faults are in their final form: prompted dialects have been parsed. Every call that was
+    /// opened has been closed or cut when the future ends, whether with success or an error. A request that fails before
+    /// its first event may be retried inside; after the first event it is not.
+    fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a>;
+}

@@ -1,0 +1,218 @@
+//! Tools as a model sees them: a name, words, and a JSON Schema for the arguments.
+//!
+//! One definition serves the prompt, the native request, the parser (which tags exist) and the gates (what is valid).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name that the model writes; unique within a [`ToolSet`].
+    pub name: String,
+    /// What it does and when to use it, for the model.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema (2020-12) of the arguments: an object schema.
+    #[serde(default = "empty_schema")]
+    pub parameters: Value,
+    /// Worked examples of arguments; the first is shown in prompts and feedback.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<Map<String, Value>>,
+}
+
+/// What a schema says about one argument, as far as prompts and parsers need it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Argument<'a> {
+    /// The argument's name.
+    pub name: &'a str,
+    /// Whether the schema requires it.
+    pub required: bool,
+    /// The argument's own schema.
+    pub schema: &'a Value,
+}
+
+/// The tools of one request. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct ToolSet(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    specs: Vec<ToolSpec>,
+    by_name: HashMap<String, usize>,
+}
+
+/// Why a list of tools cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// The text is not a JSON array of tools.
+    #[error("the tools are not a JSON array of {{name, description, parameters}}: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Two tools share a name.
+    #[error("the tool `{0}` is defined twice; names must be unique")]
+    Doubled(String),
+    /// A name is empty or holds white space or one of `<>"'`/=`.
+    #[error("`{0}` cannot be a tool's name: use letters, digits, `_`, `-`, `.` or `:`")]
+    Name(String),
+    /// The parameters are no object schema.
+    #[error("the parameters of `{0}` must be a JSON Schema object with `properties`")]
+    Parameters(String),
+}
+
+impl ToolSpec {
+    /// A tool without examples.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self { name: name.into(), description: description.into(), parameters, examples: Vec::new() }
+    }
+
+    /// The declared arguments, in the schema's order.
+    pub fn arguments(&self) -> impl Iterator<Item = Argument<'_>> {
+        let required = self.parameters.get("required").and_then(Value::as_array);
+        let properties = self.parameters.get("properties").and_then(Value::as_object);
+        properties.into_iter().flatten().map(move |(name, schema)| Argument {
+            name,
+            required: required.is_some_and(|list| list.iter().any(|item| item == name)),
+            schema,
+        })
+    }
+
+    /// One declared argument.
+    pub fn argument(&self, name: &str) -> Option<Argument<'_>> {
+        self.arguments().find(|argument| argument.name == name)
+    }
+
+    fn validate(&self) -> Result<(), ToolError> {
+        let allowed = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+        if self.name.is_empty() || !self.name.chars().all(allowed) {
+            return Err(ToolError::Name(self.name.clone()));
+        }
+        let object = self.parameters.as_object().ok_or_else(|| ToolError::Parameters(self.name.clone()))?;
+        if object.get("properties").is_some_and(|properties| !properties.is_object()) {
+            return Err(ToolError::Parameters(self.name.clone()));
+        }
+        Ok(())
+    }
+}
+
+impl Argument<'_> {
+    /// The type names that the schema allows at the top (`string`, `integer`, …); empty where it says nothing.
+    ///
+    /// Looks through `type` (one name or a list), `enum`, `const`, and one level of `anyOf` and `oneOf`.
+    pub fn types(&self) -> Vec<&str> {
+        fn collect<'v>(schema: &'v Value, into: &mut Vec<&'v str>, depth: u8) {
+            match schema.get("type") {
+                Some(Value::String(name)) => into.push(name),
+                Some(Value::Array(names)) => into.extend(names.iter().filter_map(Value::as_str)),
+                _ => {}
+            }
+            let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().chain(schema.get("const"));
+            into.extend(listed.map(|value| -> &'v str { type_of(value) }));
+            for key in ["anyOf", "oneOf"] {
+                for branch in schema.get(key).and_then(Value::as_array).into_iter().flatten() {
+                    if depth > 0 {
+                        collect(branch, into, depth - 1);
+                    }
+                }
+            }
+        }
+        let mut types = Vec::new();
+        collect(self.schema, &mut types, 1);
+        types.sort_unstable();
+        types.dedup();
+        types
+    }
+
+    /// The argument's own description, or nothing.
+    pub fn description(&self) -> &str {
+        self.schema.get("description").and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl ToolSet {
+    /// Takes tools, which must have distinct, writable names.
+    ///
+    /// # Errors
+    /// The first tool that breaks a rule of [`ToolError`].
+    pub fn new(specs: Vec<ToolSpec>) -> Result<Self, ToolError> {
+        let mut by_name = HashMap::with_capacity(specs.len());
+        for (index, spec) in specs.iter().enumerate() {
+            spec.validate()?;
+            if by_name.insert(spec.name.clone(), index).is_some() {
+                return Err(ToolError::Doubled(spec.name.clone()));
+            }
+        }
+        Ok(Self(Arc::new(Inner { specs, by_name })))
+    }
+
+    /// Reads a JSON array of `{name, description, parameters}`.
+    ///
+    /// # Errors
+    /// [`ToolError::Json`] with line and column, or what [`ToolSet::new`] says.
+    pub fn from_json(text: &str) -> Result<Self, ToolError> {
+        Self::new(serde_json::from_str(text)?)
+    }
+
+    /// The tool of that exact name.
+    pub fn get(&self, name: &str) -> Option<&ToolSpec> {
+        self.0.by_name.get(name).and_then(|index| self.0.specs.get(*index))
+    }
+
+    /// All tools, in the order given.
+    pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
+        self.0.specs.iter()
+    }
+
+    /// Whether no tool is declared: then nothing a model writes is a call.
+    pub fn is_empty(&self) -> bool {
+        self.0.specs.is_empty()
+    }
+
+    /// The declared name nearest to `name`, if one is near enough to be worth naming (Jaro-Winkler of the lower-cased
+    /// names at least 0.8).
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        nearest(name, self.iter().map(|spec| spec.name.as_str()))
+    }
+}
+
+impl<'a> IntoIterator for &'a ToolSet {
+    type Item = &'a ToolSpec;
+    type IntoIter = std::slice::Iter<'a, ToolSpec>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// The candidate nearest to `name` (Jaro-Winkler of the lower-cased names at least 0.8), the first of equals.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    let mut best: Option<(&str, f64)> = None;
+    for candidate in candidates {
+        let score = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
+        if score >= 0.8 && best.is_none_or(|(_, known)| score > known) {
+            best = Some((candidate, score));
+        }
+    }
+    best.map(|(candidate, _)| candidate)
+}
+
+/// The JSON Schema name of a value's type.
+pub fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn empty_schema() -> Value {
+    serde_json::json!({"type": "object", "properties": {}})
+}

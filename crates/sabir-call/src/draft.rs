@@ -65,6 +65,8 @@ pub struct DraftArgument {
     pub text: String,
     /// Whether more may come.
     pub partial: bool,
+    /// Where the value stands: in the assistant text, or in the argument text of a native call.
+    pub span: Span,
 }
 
 /// How far a call has come.
@@ -156,10 +158,10 @@ impl Sink for Draft {
                 state: DraftState::Open,
                 span: Span::new(at, at),
             })),
-            Event::ArgStart { index, name, form } => {
+            Event::ArgStart { index, name, form, at } => {
                 if let Some(call) = self.call_mut(index) {
-                    let name = name.to_owned();
-                    call.arguments.push(DraftArgument { name, form, text: String::new(), partial: true });
+                    let (name, span) = (name.to_owned(), Span::new(at, at));
+                    call.arguments.push(DraftArgument { name, form, text: String::new(), partial: true, span });
                 }
             }
             Event::ArgDelta { index, text } => {
@@ -167,9 +169,10 @@ impl Sink for Draft {
                     argument.text.push_str(text);
                 }
             }
-            Event::ArgEnd { index, lead } => {
+            Event::ArgEnd { index, lead, at } => {
                 if let Some(argument) = self.argument_mut(index) {
                     argument.partial = false;
+                    argument.span = Span::new(argument.span.start, at);
                     argument.text.insert_str(0, lead);
                 }
             }

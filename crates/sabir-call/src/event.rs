@@ -8,9 +8,9 @@
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never parsed for calls, never prose |
 //! | `CallStart` | index, id, name, dialect, at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
-//! | `ArgStart` | index, name, form | opens one argument of an open call; arguments of one call never overlap |
+//! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
-//! | `ArgEnd` | index, lead | closes the argument; `lead` goes before its deltas (see below) |
+//! | `ArgEnd` | index, lead, at | closes the argument; `lead` goes before its deltas (see below) |
 //! | `CallEnd` | index, at | the call was properly closed; the gates decide whether it runs |
 //! | `CallCut` | index, why, at | the call was opened and never properly closed; it never runs (law 3) |
 //! | `Fault` | a [`Fault`] | what was wrong, where; with severity `error` it stops the call that it names |
@@ -68,6 +68,8 @@ pub enum Event<'a> {
         name: &'a str,
         /// How the deltas are to be read.
         form: ArgForm,
+        /// Offset of the value's first byte.
+        at: usize,
     },
     /// A piece of the argument that is open in this call.
     ArgDelta {
@@ -82,6 +84,8 @@ pub enum Event<'a> {
         index: u32,
         /// Text that belongs before the first delta: empty, `"\n"` or `"\r\n"`.
         lead: &'a str,
+        /// Offset just past the value's last byte.
+        at: usize,
     },
     /// The call was properly closed.
     CallEnd {

@@ -1,0 +1,144 @@
+//! Output that may be endless, kept within a cap: its beginning and its end.
+
+use std::collections::VecDeque;
+
+/// The beginning and the end of some output, and how much is missing between.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Captured {
+    /// The first bytes.
+    pub head: Vec<u8>,
+    /// The number of bytes left out between head and tail.
+    pub omitted_bytes: u64,
+    /// The last bytes; empty when nothing was left out.
+    pub tail: Vec<u8>,
+}
+
+impl Captured {
+    /// The output as text, invalid UTF-8 replaced, with a line of its own where something was left out.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let head = String::from_utf8_lossy(&self.head);
+        if self.omitted_bytes == 0 {
+            return head.into_owned();
+        }
+        let tail = String::from_utf8_lossy(&self.tail);
+        let end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+        format!("{head}{end}[… {} bytes left out …]\n{tail}", self.omitted_bytes)
+    }
+
+    /// How many bytes the whole output had.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.head.len() as u64 + self.omitted_bytes + self.tail.len() as u64
+    }
+}
+
+/// Gathers output; holds at most head and tail.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    omitted: u64,
+    head_max: usize,
+    tail_max: usize,
+}
+
+impl Capture {
+    pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), omitted: 0, head_max, tail_max }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
+        self.head.extend_from_slice(first);
+        let (skipped, last) = rest.split_at(rest.len().saturating_sub(self.tail_max));
+        self.omitted += skipped.len() as u64;
+        let surplus = (self.tail.len() + last.len()).saturating_sub(self.tail_max);
+        self.tail.drain(..surplus);
+        self.omitted += surplus as u64;
+        self.tail.extend(last);
+    }
+
+    /// Joins both parts when nothing is missing; otherwise cuts both at whole characters.
+    pub(crate) fn finish(mut self) -> Captured {
+        let mut tail: Vec<u8> = self.tail.into();
+        if self.omitted == 0 {
+            self.head.append(&mut tail);
+            return Captured { head: self.head, omitted_bytes: 0, tail };
+        }
+        let before = self.head.len() + tail.len();
+        self.head.truncate(whole_characters(&self.head).len());
+        let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
+        tail.drain(..continuation);
+        let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;
+        Captured { head: self.head, omitted_bytes, tail }
+    }
+}
+
+/// The bytes without a character that was cut at the end. Bytes that are no UTF-8 at all stay as they are.
+pub(crate) fn whole_characters(bytes: &[u8]) -> &[u8] {
+    let back = bytes.iter().rev().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
+    let Some((start, _)) = bytes.len().checked_sub(back + 1).and_then(|at| bytes.split_at_checked(at)) else {
+        return bytes;
+    };
+    let lead = bytes.get(start.len()).copied().unwrap_or_default();
+    let wanted = match lead {
+        0xc2..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf4 => 4,
+        _ => return bytes,
+    };
+    if back + 1 < wanted { start } else { bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pieces: &[&str], expected: &str) {
+        let mut capture = Capture::new(8, 4);
+        for piece in pieces {
+            capture.push(piece.as_bytes());
+        }
+        let captured = capture.finish();
+        assert_eq!(captured.text(), expected);
+        assert_eq!(captured.total_bytes(), pieces.concat().len() as u64);
+    }
+
+    #[test]
+    fn head_and_tail() {
+        check(&[], "");
+        check(&["abc"], "abc");
+        check(&["abcdefgh", "ijkl"], "abcdefghijkl");
+        check(&["abcdefgh", "ijklm"], "abcdefgh\n[… 1 bytes left out …]\njklm");
+        check(&["abcdefghijklmnopqrstuvwxyz"], "abcdefgh\n[… 14 bytes left out …]\nwxyz");
+        check(&["a", "bcdefghij", "klmno", "p"], "abcdefgh\n[… 4 bytes left out …]\nmnop");
+    }
+
+    #[test]
+    fn characters_are_not_cut() {
+        check(&["1234567é", "xxxxxx", "é678"], "1234567\n[… 10 bytes left out …]\n678");
+        check(&["12345é8", "x", "abcd"], "12345é8\n[… 1 bytes left out …]\nabcd");
+    }
+
+    #[test]
+    fn whole_character_ends() {
+        for (bytes, expected) in [(&b"a\xc3"[..], 1), (b"a\xc3\xa9", 3), (b"\xf0\x9f\x98", 0), (b"\xff", 1), (b"", 0)] {
+            assert_eq!(whole_characters(bytes).len(), expected, "{bytes:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_do_not_matter(text in "[aé😀]{0,30}", at in 0_usize..60) {
+            let bytes = text.as_bytes();
+            let (first, second) = bytes.split_at(at.min(bytes.len()));
+            let (mut whole, mut parts) = (Capture::new(8, 4), Capture::new(8, 4));
+            whole.push(bytes);
+            parts.push(first);
+            parts.push(second);
+            assert_eq!(whole.finish(), parts.finish());
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Running a shell command in the workspace, under a [supervisor](crate::supervise).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream as Socket;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::time::{Sleep, sleep, timeout};
+
+use crate::capture::{Capture, Captured};
+use crate::error::WorkspaceError;
+use crate::files::Workspace;
+use crate::path::WorkPath;
+use crate::supervise::{GIVE_UP, Plan, Report, tree};
+
+/// Linux takes 128 KiB for one argument, its NUL included.
+const MAX_TEXT_BYTES: usize = 128 * 1024 - 1;
+const CHUNK_BYTES: usize = 32 << 10;
+const CAPTURED_BYTES: usize = 32 << 10;
+/// How long processes in the background may go on after the shell's exit, and how long output may come after the last process.
+const SETTLE: Duration = Duration::from_millis(100);
+const DRAIN: Duration = Duration::from_secs(1);
+/// The environment entry that marks the processes of one command.
+const MARK: &str = "SABIR_COMMAND";
+static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
+
+/// Set for every command unless the caller sets them: nobody is there to answer a password prompt, a pager or an editor.
+const QUIET: &[(&str, &str)] = &[
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    ("GCM_INTERACTIVE", "never"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("PAGER", "cat"),
+    ("SSH_ASKPASS_REQUIRE", "never"),
+    ("TERM", "dumb"),
+];
+
+type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A shell command, to be run once.
+///
+/// It gets no standard input, no terminal, and no environment but what [`env`](Self::env) hands it, the entries that keep
+/// programs from asking questions (`GIT_TERMINAL_PROMPT=0` and its like), and `SABIR_COMMAND`, a mark.
+#[must_use = "a command does nothing until it is run"]
+pub struct Command {
+    text: String,
+    helper: PathBuf,
+    shell: Option<PathBuf>,
+    folder: WorkPath,
+    env: Vec<(String, String)>,
+    timeout: Option<Duration>,
+    grace: Duration,
+    captured_bytes: (usize, usize),
+    cancel: Option<Cancel>,
+}
+
+/// How a command ended, and what it printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOutcome {
+    /// How it ended.
+    pub end: End,
+    /// Standard output and standard error, in the order in which they came.
+    pub output: Captured,
+    /// How many of its processes could not be killed, because they belong to another user or hang in the kernel.
+    pub survivors: u32,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// The shell exited with this code.
+    Exited(i32),
+    /// The shell was ended by this signal.
+    Signaled(i32),
+    /// The time was up; everything was killed.
+    TimedOut,
+    /// The caller cancelled; everything was killed.
+    Cancelled,
+    /// The supervisor died, most likely of the command itself; everything that carried the command's mark was killed.
+    SupervisorLost,
+}
+
+/// Where output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Command {
+    /// A command for `bash -c`, or `sh -c` where there is no `/bin/bash`, in the workspace folder, without a time limit.
+    ///
+    /// `helper` is the program to start as the supervisor: one that calls [`supervise::main`](crate::supervise::main) when its
+    /// first argument is [`supervise::ARGUMENT`](crate::supervise::ARGUMENT).
+    pub fn new(text: impl Into<String>, helper: impl Into<PathBuf>) -> Self {
+        Self {
+            text: text.into(),
+            helper: helper.into(),
+            shell: None,
+            folder: WorkPath::root(),
+            env: Vec::new(),
+            timeout: None,
+            grace: Duration::from_secs(2),
+            captured_bytes: (CAPTURED_BYTES, CAPTURED_BYTES),
+            cancel: None,
+        }
+    }
+
+    /// The shell to use: any program that takes `-c TEXT`.
+    pub fn shell(mut self, program: impl Into<PathBuf>) -> Self {
+        self.shell = Some(program.into());
+        self
+    }
+
+    /// The folder to run in.
+    pub fn folder(mut self, folder: WorkPath) -> Self {
+        self.folder = folder;
+        self
+    }
+
+    /// The environment. Nothing is inherited, so this has to hold `PATH` and `HOME`. A later entry wins.
+    pub fn env(mut self, env: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.env.extend(env);
+        self
+    }
+
+    /// The time after which everything is killed.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// The time between SIGTERM and SIGKILL; two seconds unless set. It also bounds how long processes in the background can
+    /// delay the result.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.grace = time;
+        self
+    }
+
+    /// How many bytes of output to keep of the beginning and of the end; 32 KiB each unless set.
+    pub fn captured_bytes(mut self, head: usize, tail: usize) -> Self {
+        self.captured_bytes = (head, tail);
+        self
+    }
+
+    /// Kills everything when this future is ready: the wait for a token, a channel, a key. The outcome is then
+    /// [`End::Cancelled`], with what was printed so far.
+    pub fn cancel_when(mut self, cancelled: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.cancel = Some(Box::pin(cancelled));
+        self
+    }
+
+    /// Runs the command. `on_output` sees each piece of output as it comes; nothing more is read until it returns, so a slow
+    /// listener slows the command down and memory stays bounded.
+    ///
+    /// The result comes when the shell has ended and no process of the command is left: at once if it started none in the
+    /// background, else after a tenth of a second and at most the [grace](Self::grace). Dropping the future kills everything
+    /// as well; then nobody waits for it to be done, but the supervisor does it, and so it does when this process dies.
+    /// Needs a tokio runtime with time and I/O.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Command`] for a text that is empty, holds a NUL byte or is 128 KiB or longer, and for a malformed
+    /// environment; [`Start`](WorkspaceError::Start) when helper or shell does not start;
+    /// [`Missing`](WorkspaceError::Missing), [`NotAFolder`](WorkspaceError::NotAFolder) and
+    /// [`LinkLeaves`](WorkspaceError::LinkLeaves) for the folder; [`Io`](WorkspaceError::Io) when the system has no
+    /// descriptors or processes left. A command that fails is not an error but an [`End`].
+    pub async fn run(
+        mut self,
+        workspace: &Workspace,
+        mut on_output: impl FnMut(Stream, &[u8]) + Send,
+    ) -> Result<CommandOutcome, WorkspaceError> {
+        check_text(&self.text)?;
+        check_env(&self.env)?;
+        let shell = self.shell.take().unwrap_or_else(default_shell);
+        let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
+        let (child, running) = self.start(workspace, shell.clone(), &mark)?;
+        let limits = Limits { timeout: self.timeout, patience: SETTLE + self.grace + GIVE_UP + DRAIN };
+        let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
+        let (head, tail) = self.captured_bytes;
+        let mut capture = Capture::new(head, tail);
+        let story = running
+            .watch(limits, cancel, &mark, |stream, bytes| {
+                capture.push(bytes);
+                on_output(stream, bytes);
+            })
+            .await;
+        reap(child).await;
+        if let Some(Report::Failed(number)) = story.main {
+            return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
+        }
+        let survivors = story.survivors.unwrap_or(0).unsigned_abs();
+        Ok(CommandOutcome { end: story.end(), output: capture.finish(), survivors })
+    }
+
+    /// Starts the supervisor. No await in here: from the start on, dropping `Running` ends the command.
+    fn start(&self, workspace: &Workspace, shell: PathBuf, mark: &str) -> Result<(Child, Running), WorkspaceError> {
+        let (folder, socket) = (self.folder.to_string(), "the socket of the command");
+        let fail = |error| WorkspaceError::from_io("enter", &folder, error);
+        let dir = workspace.dir().open_dir(self.folder.at()).map_err(fail)?;
+        if rustix::fs::fstat(&dir).map_err(|error| fail(error.into()))?.st_nlink == 0 {
+            // An open handle outlives its folder, but nothing can be done in there.
+            return Err(WorkspaceError::Missing { path: folder });
+        }
+        let fail = |error| WorkspaceError::from_io("open", socket, error);
+        let (ours, theirs) = Socket::pair().map_err(fail)?;
+        ours.set_nonblocking(true).map_err(fail)?;
+        let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
+        let plan = Plan { settle: SETTLE, grace: self.grace, shell: shell.into(), text: OsString::from(&self.text) };
+        let mut command = tokio::process::Command::new(&self.helper);
+        command.args(plan.into_args()).env_clear().envs(QUIET.iter().copied());
+        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, mark);
+        // By its handle: whoever renames a folder or swaps it for a link meanwhile does not redirect the command.
+        command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
+        let mut child = command.spawn().map_err(start)?;
+        let running = Running {
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            reports: Some(BufReader::new(reports).lines()),
+            lifeline: Some(lifeline),
+        };
+        Ok((child, running))
+    }
+}
+
+/// How long to wait for what.
+#[derive(Clone, Copy)]
+struct Limits {
+    timeout: Option<Duration>,
+    /// From the moment an end is due until the supervisor is thought dead.
+    patience: Duration,
+}
+
+/// The agent's ends of everything; each is `None` once it is closed.
+struct Running {
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    reports: Option<Lines<BufReader<OwnedReadHalf>>>,
+    lifeline: Option<OwnedWriteHalf>,
+}
+
+/// What became known while the command ran.
+#[derive(Default)]
+struct Story {
+    /// The end that was asked for: time-out or cancellation.
+    asked: Option<End>,
+    /// What the supervisor said of the shell.
+    main: Option<Report>,
+    survivors: Option<i32>,
+}
+
+impl Story {
+    fn is_ending(&self) -> bool {
+        self.asked.is_some() || self.main.is_some()
+    }
+
+    fn end(&self) -> End {
+        match (self.asked, self.main) {
+            (Some(asked), _) => asked,
+            (None, Some(Report::Exited(code))) => End::Exited(code),
+            (None, Some(Report::Signaled(signal))) => End::Signaled(signal),
+            (None, _) => End::SupervisorLost,
+        }
+    }
+}
+
+impl Running {
+    /// Reads until everything is closed, or until waiting longer is of no use.
+    async fn watch(
+        mut self,
+        limits: Limits,
+        mut cancel: Cancel,
+        mark: &str,
+        mut on_output: impl FnMut(Stream, &[u8]),
+    ) -> Story {
+        let mut story = Story::default();
+        let (mut out, mut err) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+        let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
+        let mut last_call: Option<Pin<Box<Sleep>>> = None;
+        while self.stdout.is_some() || self.stderr.is_some() || self.reports.is_some() {
+            let ending = story.is_ending();
+            tokio::select! {
+                () = &mut alarm, if !ending && limits.timeout.is_some() => story.asked = Some(End::TimedOut),
+                () = &mut cancel, if !ending => story.asked = Some(End::Cancelled),
+                () = elapsed(&mut last_call) => {
+                    if self.reports.take().is_none() {
+                        // The tree is dead, and yet somebody holds the pipe: a process outside that was handed it.
+                        break;
+                    }
+                    tree::kill_marked(MARK, mark);
+                    last_call = Some(Box::pin(sleep(DRAIN)));
+                }
+                count = read(&mut self.stdout, &mut out) => {
+                    deliver(&mut self.stdout, count, &out, |bytes| on_output(Stream::Stdout, bytes));
+                }
+                count = read(&mut self.stderr, &mut err) => {
+                    deliver(&mut self.stderr, count, &err, |bytes| on_output(Stream::Stderr, bytes));
+                }
+                line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
+                    Some(Ok(Report::Gone(left))) => story.survivors = Some(left),
+                    Some(Ok(report)) => story.main = Some(report),
+                    Some(Err(())) => {}
+                    None => {
+                        self.reports = None;
+                        if story.survivors.is_none() {
+                            tree::kill_marked(MARK, mark);
+                        }
+                        last_call = Some(Box::pin(sleep(DRAIN)));
+                    }
+                }
+            }
+            if story.asked.is_some() {
+                // Dropping this half closes it: the supervisor reads the end of the stream, and can still answer.
+                self.lifeline = None;
+            }
+            if story.is_ending() && last_call.is_none() {
+                last_call = Some(Box::pin(sleep(limits.patience)));
+            }
+        }
+        story
+    }
+}
+
+async fn elapsed(alarm: &mut Option<Pin<Box<Sleep>>>) {
+    match alarm {
+        Some(alarm) => alarm.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
+    match pipe {
+        // An error of a pipe is its end: there is nothing more to read from it.
+        Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+fn deliver<P>(pipe: &mut Option<P>, count: usize, buffer: &[u8], on_output: impl FnOnce(&[u8])) {
+    match buffer.get(..count) {
+        Some(bytes) if !bytes.is_empty() => on_output(bytes),
+        _ => *pipe = None,
+    }
+}
+
+async fn next_line(reports: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<String> {
+    match reports {
+        Some(reports) => reports.next_line().await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Collects the supervisor, which is done by now; one that hangs is killed.
+async fn reap(mut child: Child) {
+    if timeout(DRAIN, child.wait()).await.is_err() {
+        let _ = child.start_kill();
+        let _ = timeout(DRAIN, child.wait()).await;
+    }
+}
+
+fn default_shell() -> PathBuf {
+    let bash = Path::new("/bin/bash");
+    if bash.exists() { bash.to_path_buf() } else { PathBuf::from("/bin/sh") }
+}
+
+fn check_text(text: &str) -> Result<(), WorkspaceError> {
+    let reason = if text.trim().is_empty() {
+        "it is empty; write the command to run".to_owned()
+    } else if text.contains('\0') {
+        "it holds a NUL byte; write it without".to_owned()
+    } else if text.len() > MAX_TEXT_BYTES {
+        let length = text.len();
+        format!(
+            "it has {length} bytes and the system takes {MAX_TEXT_BYTES}; write the long part to a file and use that"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(WorkspaceError::Command { reason })
+}
+
+fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> {
+    match env.iter().find(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')) {
+        Some((name, _)) => {
+            Err(WorkspaceError::Command { reason: format!("its environment entry {name:?} is malformed") })
+        }
+        None => Ok(()),
+    }
+}

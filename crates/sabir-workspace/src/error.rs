@@ -1,0 +1,176 @@
+//! What can go wrong at the machine, as data with sentences.
+//!
+//! Every message says what happened, where, and what to do next, because the model reads it as the result of its call.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the workspace did not do what was asked.
+///
+/// The kinds are what callers branch on; the `Display` text is fit to be shown to a model as it is. Paths written by the
+/// model are echoed up to 200 characters.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkspaceError {
+    /// The path holds no characters.
+    #[error("the path is empty; give a path relative to the workspace folder, such as `src/main.rs`")]
+    PathEmpty,
+    /// The path holds a NUL byte, which no file system accepts.
+    #[error("the path {input:?} holds a NUL byte; no file can have that name, so send the path without it")]
+    PathNul {
+        /// The path as it was written.
+        input: String,
+    },
+    /// The text is a URL.
+    #[error("{input:?} is a URL, not a path; give a path relative to the workspace folder")]
+    PathUrl {
+        /// The text as it was written.
+        input: String,
+    },
+    /// A name is longer than 255 bytes, or the whole path is longer than 4095 bytes.
+    #[error("the path {input:?} is too long; a name may have 255 bytes and a path 4095, so shorten it")]
+    PathTooLong {
+        /// The start of the path as it was written.
+        input: String,
+    },
+    /// The path is written so that it leaves the workspace folder.
+    #[error("{input:?} is outside the workspace (it means {resolved:?}); use a path inside the workspace folder")]
+    PathOutside {
+        /// The path as it was written.
+        input: String,
+        /// The same path without `.` and `..`; relative when it climbs above the workspace folder.
+        resolved: PathBuf,
+    },
+    /// A symbolic link on the way leads out of the workspace folder, or is absolute.
+    #[error(
+        "`{path}` passes a symbolic link that leaves the workspace; nothing was touched, use the real path inside it"
+    )]
+    LinkLeaves {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// A write was asked through a symbolic link inside the workspace. Writes take real paths only, so that what was
+    /// judged is what is written.
+    #[error("`{path}` passes a symbolic link; nothing was written, its real path is `{real}`, use that")]
+    LinkPassed {
+        /// The path inside the workspace.
+        path: String,
+        /// Where it leads, inside the workspace.
+        real: String,
+    },
+    /// A symbolic link inside the workspace leads to nothing.
+    #[error("`{path}` is a symbolic link to `{target}`, which does not exist; name the file itself")]
+    LinkDangling {
+        /// The path of the link inside the workspace.
+        path: String,
+        /// The text of the link.
+        target: String,
+    },
+    /// Symbolic links lead round in a circle.
+    #[error("`{path}` passes symbolic links that lead round in a circle; name the file itself")]
+    LinkLoop {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// There is nothing at this path.
+    #[error("`{path}` does not exist; list its folder to see the names that do")]
+    Missing {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// Something is there already, and the write expected nothing.
+    #[error("`{path}` exists already; read it first, and then edit it or choose another name")]
+    Exists {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// The file is not the version the write was made for.
+    #[error("`{path}` changed on disk since it was read; nothing was written, read it again and redo the change")]
+    Stale {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// A file was needed, and this is a folder, FIFO, socket or device.
+    #[error("`{path}` is {found}, not a regular file; only regular files can be read and written")]
+    NotAFile {
+        /// The path inside the workspace.
+        path: String,
+        /// What is there, with its article.
+        found: &'static str,
+    },
+    /// A folder was needed, and this is something else.
+    #[error("`{path}` is not a folder; name the folder that holds it")]
+    NotAFolder {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// The regular expression does not parse, or is too big once compiled.
+    #[error("the regular expression {pattern:?} is not valid: {reason}")]
+    Regex {
+        /// The expression as it was written.
+        pattern: String,
+        /// What the regex engine says about it.
+        reason: String,
+    },
+    /// The file glob does not parse.
+    #[error("the file glob {pattern:?} is not valid: {reason}")]
+    Glob {
+        /// The glob as it was written.
+        pattern: String,
+        /// What the glob engine says about it.
+        reason: String,
+    },
+    /// The command cannot be handed to a shell: it is empty, holds a NUL byte or is too long.
+    #[error("the command cannot be run: {reason}")]
+    Command {
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+    /// A process could not be started.
+    #[error("{program:?} could not be started: {source}")]
+    Start {
+        /// The program that was to be started.
+        program: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system refused, for any other reason: permissions, a full disk, a broken device.
+    #[error("could not {action} `{path}`: {source}")]
+    Io {
+        /// The verb: `read`, `write`, `list`…
+        action: &'static str,
+        /// The path inside the workspace, or the workspace folder itself.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl WorkspaceError {
+    /// Sorts a system error into a kind. `action` is a verb for the sentence, `path` what was named.
+    pub(crate) fn from_io(action: &'static str, path: impl ToString, source: io::Error) -> Self {
+        let path = path.to_string();
+        // cap-std reports a path that leads outside with this kind and no system error number.
+        let leaves = source.kind() == io::ErrorKind::PermissionDenied && source.raw_os_error().is_none();
+        let errno = source.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+        match errno {
+            _ if leaves => Self::LinkLeaves { path },
+            Some(rustix::io::Errno::XDEV) => Self::LinkLeaves { path },
+            Some(rustix::io::Errno::LOOP) => Self::LinkLoop { path },
+            Some(rustix::io::Errno::NAMETOOLONG) => Self::PathTooLong { input: shorten(&path) },
+            Some(rustix::io::Errno::ISDIR) => Self::NotAFile { path, found: "a folder" },
+            Some(rustix::io::Errno::NOTDIR) => Self::NotAFolder { path },
+            _ if source.kind() == io::ErrorKind::NotFound => Self::Missing { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// The start of a text for an error message: 200 characters at most.
+pub(crate) fn shorten(text: &str) -> String {
+    let mut start: String = text.chars().take(200).collect();
+    if start.len() < text.len() {
+        start.push('…');
+    }
+    start
+}

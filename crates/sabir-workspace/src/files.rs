@@ -1,0 +1,267 @@
+//! The workspace folder, and reading in it.
+//!
+//! Every look at a file starts at the handle of the folder that was opened once, and the kernel resolves the rest beneath it
+//! (`openat2` with `RESOLVE_BENEATH`, through cap-std): a link that leaves never resolves, whenever it was put there.
+//! Checking a path first and opening it afterwards would leave a gap in which the path can change.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, FileTypeExt, MetadataExt, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+
+use crate::error::WorkspaceError;
+use crate::path::WorkPath;
+
+mod list;
+mod write;
+
+pub use list::{Entry, EntryKind, ListOptions, Listing};
+pub use write::Expect;
+
+/// Files up to this size are known by their content, larger ones by size, time and inode.
+const HASHED_BYTES: u64 = 64 << 20;
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// One folder of the user's, opened once. All methods block; none keeps state that a second `Workspace` would miss.
+#[derive(Debug)]
+pub struct Workspace {
+    dir: Dir,
+    root: PathBuf,
+    given: PathBuf,
+    /// Folders already cleared of temporary files that a killed process left.
+    swept: Mutex<HashSet<PathBuf>>,
+}
+
+/// What [`Workspace::read`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileContent {
+    /// The first bytes of the file, as many as the limit allows.
+    pub bytes: Vec<u8>,
+    /// Which state of the whole file this is, for a later [`Expect::Version`].
+    pub version: Version,
+    /// The size of the whole file in bytes.
+    pub size_bytes: u64,
+    /// Whether the file is longer than `bytes`.
+    pub truncated: bool,
+}
+
+/// The state of a file: a SHA-256 of its content, so that no other content passes for it.
+///
+/// A file over 64 MiB is known by size, modification time and inode instead, because hashing gigabytes for every read would
+/// cost seconds; such a file can be changed unnoticed by someone who sets the time back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version([u8; 32]);
+
+/// What is at a path, links followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileInfo {
+    /// File, folder or something else.
+    pub kind: EntryKind,
+    /// The size in bytes; of no meaning for folders.
+    pub size_bytes: u64,
+    /// How many names the file has; more than one means that a write here leaves the other names with the old content.
+    pub links: u64,
+}
+
+impl Workspace {
+    /// Opens a folder. Its path is made canonical once, here; later changes to links above it change nothing.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Missing`], [`NotAFolder`](WorkspaceError::NotAFolder) or [`Io`](WorkspaceError::Io).
+    pub fn open(root: &Path) -> Result<Self, WorkspaceError> {
+        let fail = |error| WorkspaceError::from_io("open", root.display(), error);
+        let canonical = root.canonicalize().map_err(fail)?;
+        let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
+        Ok(Self { dir, root: canonical, given: root.to_path_buf(), swept: Mutex::default() })
+    }
+
+    /// The canonical, absolute path of the folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Reads a path as a model wrote it: relative, or absolute below the folder, under its canonical name or the name it was
+    /// opened by.
+    ///
+    /// # Errors
+    /// Those of [`WorkPath::parse`].
+    pub fn path(&self, text: &str) -> Result<WorkPath, WorkspaceError> {
+        match WorkPath::parse(text, &self.root) {
+            Err(WorkspaceError::PathOutside { .. }) if self.given.is_absolute() && Path::new(text).is_absolute() => {
+                WorkPath::parse(text, &self.given).or_else(|_| WorkPath::parse(text, &self.root))
+            }
+            parsed => parsed,
+        }
+    }
+
+    /// The same place without symbolic links; the part that does not exist yet is kept as it is.
+    ///
+    /// Judge writes by this path: `notes` may be a link to `.git`.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::LinkLeaves`], [`LinkLoop`](WorkspaceError::LinkLoop),
+    /// [`LinkDangling`](WorkspaceError::LinkDangling), [`NotAFolder`](WorkspaceError::NotAFolder) or
+    /// [`Io`](WorkspaceError::Io).
+    pub fn resolve(&self, path: &WorkPath) -> Result<WorkPath, WorkspaceError> {
+        for existing in path.as_path().ancestors().filter(|existing| !existing.as_os_str().is_empty()) {
+            match self.dir.canonicalize(existing) {
+                Ok(real) => {
+                    let rest = path.as_path().strip_prefix(existing).unwrap_or(Path::new(""));
+                    // Joining an empty rest would add a slash at the end.
+                    let whole = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+                    return WorkPath::from_inside(&whole)
+                        .ok_or_else(|| WorkspaceError::LinkLeaves { path: path.to_string() });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if let Ok(target) = self.dir.read_link_contents(existing) {
+                        let (path, target) = (existing.display().to_string(), target.display().to_string());
+                        return Err(WorkspaceError::LinkDangling { path, target });
+                    }
+                }
+                Err(error) => return Err(WorkspaceError::from_io("resolve", path, error)),
+            }
+        }
+        Ok(path.clone())
+    }
+
+    /// Reads at most `limit_bytes` of a regular file. Opening never waits: a FIFO, socket or device is refused.
+    ///
+    /// Up to 64 MiB are hashed for the [`Version`], whatever the limit is; memory stays at the limit.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile), [`LinkLeaves`](WorkspaceError::LinkLeaves),
+    /// [`LinkLoop`](WorkspaceError::LinkLoop) or [`Io`](WorkspaceError::Io).
+    pub fn read(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
+        let file = self.open_regular(path)?;
+        read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
+    }
+
+    /// Whether something is at the path, links followed. A link that leaves is an error, not an absence.
+    ///
+    /// # Errors
+    /// As [`metadata`](Self::metadata), without [`WorkspaceError::Missing`].
+    pub fn exists(&self, path: &WorkPath) -> Result<bool, WorkspaceError> {
+        match self.metadata(path) {
+            Ok(_) => Ok(true),
+            Err(WorkspaceError::Missing { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is at the path, links followed.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop) or
+    /// [`Io`](WorkspaceError::Io).
+    pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
+        let found = self.dir.metadata(path.at()).map_err(|error| WorkspaceError::from_io("look at", path, error))?;
+        let kind = match found.file_type() {
+            kind if kind.is_file() => EntryKind::File,
+            kind if kind.is_dir() => EntryKind::Folder,
+            _ => EntryKind::Other,
+        };
+        Ok(FileInfo { kind, size_bytes: found.len(), links: found.nlink() })
+    }
+
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
+    /// its own; after, because it may have been replaced in between.
+    pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
+        let fail = |error| WorkspaceError::from_io("read", path, error);
+        let regular = |found: cap_std::fs::FileType| match what(found) {
+            None => Ok(()),
+            Some(found) => Err(WorkspaceError::NotAFile { path: path.to_string(), found }),
+        };
+        regular(self.dir.metadata(path.at()).map_err(fail)?.file_type())?;
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+        let file = self.dir.open_with(path.at(), &options).map_err(fail)?;
+        regular(file.metadata().map_err(fail)?.file_type())?;
+        Ok(file.into_std())
+    }
+}
+
+impl Version {
+    /// The version of a file with this content. Content over 64 MiB gets a version that no file has.
+    #[must_use]
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+
+    fn of_large(found: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let mut hash = Sha256::new();
+        hash.update(b"a large file");
+        for number in [found.dev(), found.ino(), found.size()] {
+            hash.update(number.to_le_bytes());
+        }
+        hash.update(found.mtime().to_le_bytes());
+        hash.update(found.mtime_nsec().to_le_bytes());
+        Self(hash.finalize().into())
+    }
+}
+
+/// Sixty-four hexadecimal digits.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Version({self})")
+    }
+}
+
+/// Reads to the end for the hash, and keeps the start. A file that grows past the hashing limit meanwhile, as files of the
+/// kernel can, is known as a large one.
+fn read_whole(mut file: &std::fs::File, limit_bytes: usize) -> io::Result<FileContent> {
+    let found = file.metadata()?;
+    let mut hash = Sha256::new();
+    let mut bytes = Vec::with_capacity(limit_bytes.min(usize::try_from(found.len()).unwrap_or(usize::MAX)));
+    let mut chunk = vec![0_u8; CHUNK_BYTES];
+    let mut seen = 0_u64;
+    let hashed = found.len() <= HASHED_BYTES;
+    while if hashed { seen <= HASHED_BYTES } else { bytes.len() < limit_bytes } {
+        let count = match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let part = chunk.get(..count).unwrap_or_default();
+        if hashed {
+            hash.update(part);
+        }
+        let kept = part.len().min(limit_bytes - bytes.len());
+        bytes.extend_from_slice(part.get(..kept).unwrap_or_default());
+        seen += count as u64;
+    }
+    let version =
+        if hashed && seen <= HASHED_BYTES { Version(hash.finalize().into()) } else { Version::of_large(&found) };
+    let size_bytes = seen.max(if hashed { 0 } else { found.len() });
+    Ok(FileContent { truncated: size_bytes > bytes.len() as u64, bytes, version, size_bytes })
+}
+
+/// The name of a thing that is not a regular file.
+fn what(found: cap_std::fs::FileType) -> Option<&'static str> {
+    match found {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a FIFO"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_block_device() || kind.is_char_device() => Some("a device"),
+        _ => Some("something special"),
+    }
+}

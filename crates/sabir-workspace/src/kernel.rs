@@ -1,0 +1,68 @@
+//! The calls to the kernel that neither the standard library nor rustix offers as safe functions.
+#![expect(unsafe_code, reason = "signal masks, close_range and code between fork and exec have no safe interface")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::ptr;
+
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+
+const LAST_SIGNAL: i32 = 64;
+
+/// Which signals reach this process.
+#[derive(Clone, Copy)]
+enum Signals {
+    All,
+    /// None but SIGKILL and SIGSTOP, which nobody can block.
+    None,
+}
+
+/// Makes this process deaf to every signal that can be blocked, whatever it inherited.
+pub(crate) fn block_signals() -> io::Result<()> {
+    set_signals(Signals::None)
+}
+
+/// Sees to it that no descriptor but the three standard ones passes to a program started later.
+pub(crate) fn close_others_on_exec() -> io::Result<()> {
+    // SAFETY: close_range takes three integers and, with this flag, closes nothing in this process.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts a program in a session of its own, so that it has no terminal, with default signal handling, and so that it dies
+/// when the calling thread does.
+pub(crate) fn spawn_detached(command: &mut Command) -> io::Result<Child> {
+    let parent = getpid();
+    // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it makes plain system
+    // calls and calls sigfillset and its like, and allocates nothing.
+    unsafe { command.pre_exec(move || prepare(parent)) };
+    command.spawn()
+}
+
+fn prepare(parent: Pid) -> io::Result<()> {
+    set_signals(Signals::All)?;
+    setsid()?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have died before the line above; then nothing would ever send the signal.
+    if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
+/// Gives every signal its default handling, since a parent may have handed down ignored ones, and sets the mask.
+fn set_signals(wanted: Signals) -> io::Result<()> {
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: SIG_DFL is always a valid disposition; for SIGKILL, SIGSTOP and the C library's own the call fails harmlessly.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset and sigemptyset initialise the set that pthread_sigmask then reads; the old mask is not asked for.
+    let error = unsafe {
+        match wanted {
+            Signals::All => libc::sigemptyset(mask.as_mut_ptr()),
+            Signals::None => libc::sigfillset(mask.as_mut_ptr()),
+        };
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut())
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}

@@ -1,0 +1,82 @@
+//! What touches the machine?
+//!
+//! One [`Workspace`] is one folder of the user's: files are read, written, listed and searched in it, and commands run in it.
+//! The decision that shapes this crate is that **nothing is checked that the kernel can enforce**. A path that was found good
+//! may be another place a moment later, and a process that was killed may have left children; a check says what was true, a
+//! handle says what is. So
+//!
+//! * files are opened beneath the handle of the workspace folder, and a link that leaves does not resolve, whoever puts it there
+//!   at whatever moment ([`Workspace`]);
+//! * writes are made beside the old file and renamed over it, through folders of which none may be a link, against the
+//!   [`Version`] that was read ([`Expect`]);
+//! * a [`Command`] runs below a supervisor process that inherits every orphan and hangs on a socket to this process, so
+//!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
+//!   ([`supervise`]).
+//!
+//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`edit`] applies SEARCH/REPLACE blocks to a
+//! text, [`unified`] shows what changed.
+//!
+//! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads. Linux only,
+//! from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
+//!
+//! Not here: which calls may run is the policy's affair. It should judge a write by [`Workspace::resolve`] and
+//! [`WorkPath::protected`].
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use std::process::ExitCode;
+//! use std::time::Duration;
+//!
+//! use sabir_workspace::{Command, Expect, Workspace, edit, supervise, unified};
+//!
+//! fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+//!     // First thing: this program is its own supervisor.
+//!     let mut args = std::env::args_os().skip(1);
+//!     if args.next().is_some_and(|first| first == supervise::ARGUMENT) {
+//!         return Ok(supervise::main(args));
+//!     }
+//!
+//!     // Read, edit, write against the version that was read.
+//!     let workspace = Workspace::open(Path::new("/work/app"))?;
+//!     let path = workspace.resolve(&workspace.path("src/main.rs")?)?;
+//!     let old = workspace.read(&path, 1 << 20)?;
+//!     let text = String::from_utf8(old.bytes)?;
+//!     let diff = "------- SEARCH\nlet x = 1;\n=======\nlet x = 2;\n+++++++ REPLACE\n";
+//!     match edit::apply_blocks(&text, diff) {
+//!         Ok(edited) => {
+//!             workspace.write(&path, edited.content.as_bytes(), Expect::Version(old.version))?;
+//!             println!("{}", unified(&text, &edited.content, &path.to_string()));
+//!         }
+//!         Err(faults) => faults.iter().for_each(|fault| println!("{fault}")),
+//!     }
+//!
+//!     // Run a command, with everything it starts gone afterwards.
+//!     let command = Command::new("cargo test", std::env::current_exe()?)
+//!         .env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())])
+//!         .timeout(Duration::from_secs(120));
+//!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!     let outcome = runtime.block_on(command.run(&workspace, |_, bytes| println!("{} bytes more", bytes.len())))?;
+//!     println!("{:?}\n{}", outcome.end, outcome.output.text());
+//!     Ok(ExitCode::SUCCESS)
+//! }
+//! ```
+
+mod capture;
+mod command;
+mod diff;
+pub mod edit;
+mod error;
+mod files;
+mod kernel;
+mod path;
+mod protect;
+mod search;
+pub mod supervise;
+
+pub use capture::Captured;
+pub use command::{Command, CommandOutcome, End, Stream};
+pub use diff::unified;
+pub use error::WorkspaceError;
+pub use files::{Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
+pub use path::{WorkPath, protected};
+pub use search::{Match, SearchOptions, SearchResult};

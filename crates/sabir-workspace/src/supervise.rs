@@ -1,0 +1,279 @@
+//! The supervisor: a small process between the agent and a command, so that nothing the command started outlives it.
+//!
+//! The program that uses this crate starts *itself* again with [`ARGUMENT`] as its first argument and hands the rest to
+//! [`main`]. That process
+//!
+//! * is the subreaper of everything below it: a process that forks twice, or starts a session of its own, is orphaned to the
+//!   supervisor and not to init, so the tree cannot lose a branch;
+//! * holds one end of a socket whose other end only the agent has. When the agent dies, of whatever, the kernel closes that
+//!   end, and the supervisor reads the end of the stream. A parent death signal would not do: SIGKILL would end the supervisor
+//!   before it could clean up, and any other could be lost;
+//! * blocks every signal, has no terminal, and cannot be traced, so the command can neither interrupt nor steer it.
+//!
+//! In the end, after the shell's exit and a moment for the rest to finish, or at once when the socket closes, it sends SIGTERM
+//! (with SIGCONT) to every process below, waits, then stops and kills them again and again until the kernel says that it has
+//! no children: that is the proof, not the list. `/proc` is only used to find them.
+//!
+//! What can go wrong: the command runs as the same user and may `kill -9` the supervisor. Then the shell gets SIGKILL from the
+//! kernel (parent death signal), and the agent, which sees the socket close, kills every process that carries the command's
+//! mark in its environment. A command that kills its supervisor, and removes the mark from its children, and forks twice, gets
+//! away; so does one that stops the supervisor with SIGSTOP and then outlives a `kill -9` of the agent, or that starts
+//! processes through another service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, ExitCode, Stdio};
+use std::str::FromStr;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, set_child_subreaper,
+    set_dumpable_behavior, setsid, wait,
+};
+
+use crate::kernel;
+
+pub(crate) mod tree;
+
+/// The first argument of a program that was started as the supervisor.
+pub const ARGUMENT: &str = "__supervise";
+
+/// How long processes may refuse to die of SIGKILL, for instance in a hanging disk, before they are given up.
+pub(crate) const GIVE_UP: Duration = Duration::from_secs(5);
+/// How often a look for orphans to reap is due while the command runs.
+const REAP_EVERY: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Runs the supervisor; `args` are the arguments after [`ARGUMENT`], as [`crate::Command`] wrote them.
+///
+/// Call it first thing in `main`, before any thread is started, and return what it returns. Standard input must be the socket
+/// that `Command` made. The exit code says nothing; the result goes through the socket.
+#[must_use]
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Some(plan) = Plan::read(args) else { return ExitCode::from(2) };
+    match supervise(&plan) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(Report::Failed(error.raw_os_error().unwrap_or(0)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What to run, and how patient to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// How long background processes may go on after the shell's exit.
+    pub(crate) settle: Duration,
+    /// How long processes may go on after SIGTERM.
+    pub(crate) grace: Duration,
+    pub(crate) shell: OsString,
+    pub(crate) text: OsString,
+}
+
+impl Plan {
+    pub(crate) fn into_args(self) -> [OsString; 5] {
+        let number = |time: Duration| time.as_millis().to_string().into();
+        [ARGUMENT.into(), number(self.settle), number(self.grace), self.shell, self.text]
+    }
+
+    fn read(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut args = args.into_iter();
+        let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
+        let (settle, grace) = (time()?, time()?);
+        Some(Self { settle, grace, shell: args.next()?, text: args.next()? })
+    }
+}
+
+/// What the supervisor tells the agent, one a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The shell could not be started: the system's error number.
+    Failed(i32),
+    /// The shell ended with this code.
+    Exited(i32),
+    /// The shell was ended by this signal.
+    Signaled(i32),
+    /// All processes are gone but this many, which cannot be killed.
+    Gone(i32),
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, number) = match self {
+            Self::Failed(number) => ("failed", number),
+            Self::Exited(number) => ("exited", number),
+            Self::Signaled(number) => ("signaled", number),
+            Self::Gone(number) => ("gone", number),
+        };
+        write!(f, "{word} {number}")
+    }
+}
+
+impl FromStr for Report {
+    type Err = ();
+
+    fn from_str(line: &str) -> Result<Self, ()> {
+        let (word, number) = line.split_once(' ').ok_or(())?;
+        let number = number.parse().map_err(drop)?;
+        match word {
+            "failed" => Ok(Self::Failed(number)),
+            "exited" => Ok(Self::Exited(number)),
+            "signaled" => Ok(Self::Signaled(number)),
+            "gone" => Ok(Self::Gone(number)),
+            _ => Err(()),
+        }
+    }
+}
+
+fn supervise(plan: &Plan) -> io::Result<()> {
+    kernel::block_signals()?;
+    // Fails only for the leader of a group, which has no terminal to lose.
+    let _ = setsid();
+    set_child_subreaper(Some(getpid()))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
+    let _ = kernel::close_others_on_exec();
+    let mut command = Command::new(&plan.shell);
+    command.arg("-c").arg(&plan.text).stdin(Stdio::null());
+    let shell = kernel::spawn_detached(&mut command)?;
+    let mut family = Family { shell: Pid::from_child(&shell), status: None, alive: true };
+    // Without the means to wait, an end is due: nothing may run unwatched.
+    let hurried = watch(&mut family).unwrap_or(true);
+    let settle = if hurried { Duration::ZERO } else { plan.settle };
+    family.wait_until(settle, lifeline_closed);
+    family.end(plan.grace);
+    let survivors = if family.alive { tree::descendants().len() } else { 0 };
+    report(Report::Gone(i32::try_from(survivors).unwrap_or(i32::MAX)));
+    Ok(())
+}
+
+/// Waits until the shell has ended, or the agent wants an end or is dead: then the answer is `true`.
+fn watch(family: &mut Family) -> io::Result<bool> {
+    // A kernel before 5.3 has no such handle; then the loop has to look often.
+    let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
+    let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
+    let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
+    loop {
+        family.reap();
+        if family.status.is_some() {
+            return Ok(false);
+        }
+        if lifeline_closed() {
+            return Ok(true);
+        }
+        let lifeline = std::io::stdin();
+        let mut waited = vec![PollFd::new(&lifeline, PollFlags::IN)];
+        waited.extend(handle.as_ref().map(|handle| PollFd::new(handle, PollFlags::IN)));
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the agent closed its end of the socket. Nothing is ever sent this way, so readable means closed.
+fn lifeline_closed() -> bool {
+    let lifeline = std::io::stdin();
+    let mut waited = [PollFd::new(&lifeline, PollFlags::IN)];
+    matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+}
+
+/// Sends a line to the agent. When the agent is dead there is nobody to tell.
+fn report(report: Report) {
+    let _ = rustix::io::write(std::io::stdin().as_fd(), format!("{report}\n").as_bytes());
+}
+
+/// The processes below the supervisor.
+struct Family {
+    shell: Pid,
+    status: Option<WaitStatus>,
+    /// Whether there is any child, as of the last reaping.
+    alive: bool,
+}
+
+impl Family {
+    /// Collects every process that ended, and reports the shell's end at once.
+    fn reap(&mut self) {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.shell => {
+                    self.status = Some(status);
+                    match (status.exit_status(), status.terminating_signal()) {
+                        (Some(code), _) => report(Report::Exited(code)),
+                        (None, signal) => report(Report::Signaled(signal.unwrap_or(0))),
+                    }
+                }
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => {
+                    self.alive = true;
+                    return;
+                }
+                // The one other error says that there are no children.
+                Err(_) => {
+                    self.alive = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for the last process to end, or for the time to pass, or for the reason to stop waiting.
+    fn wait_until(&mut self, time: Duration, enough: impl Fn() -> bool) {
+        let start = Instant::now();
+        self.reap();
+        while self.alive && start.elapsed() < time && !enough() {
+            sleep(PAUSE);
+            self.reap();
+        }
+    }
+
+    /// Ends every process: politely, then not.
+    fn end(&mut self, grace: Duration) {
+        if self.alive {
+            let all = tree::descendants();
+            tree::signal_all(&all, Signal::TERM);
+            // A stopped process would not see the signal.
+            tree::signal_all(&all, Signal::CONT);
+            self.wait_until(grace, || false);
+        }
+        let start = Instant::now();
+        while self.alive && start.elapsed() < GIVE_UP {
+            tree::kill_all();
+            sleep(PAUSE);
+            self.reap();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_survives_the_command_line() {
+        let plan = || Plan {
+            settle: Duration::from_millis(100),
+            grace: Duration::from_secs(2),
+            shell: "/bin/sh".into(),
+            text: "echo 'a\nb' -- \"$@\"".into(),
+        };
+        assert_eq!(Plan::read(plan().into_args().into_iter().skip(1)), Some(plan()));
+        assert_eq!(Plan::read(["1".into(), "2".into(), "sh".into()]), None);
+        assert_eq!(Plan::read(["x".into(), "2".into(), "sh".into(), "y".into()]), None);
+    }
+
+    #[test]
+    fn reports_read_back() {
+        for report in [Report::Failed(2), Report::Exited(0), Report::Signaled(15), Report::Gone(3)] {
+            assert_eq!(report.to_string().parse(), Ok(report));
+        }
+        assert_eq!("".parse::<Report>(), Err(()));
+        assert_eq!("exited x".parse::<Report>(), Err(()));
+    }
+}

@@ -1,0 +1,132 @@
+//! The processes below a process, found in `/proc`, and signals to them.
+
+use std::collections::HashSet;
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+
+/// How often a freeze looks for processes that were born meanwhile.
+const MAX_FREEZE_ROUNDS: usize = 64;
+
+/// A process and the parent it was found under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Descendant {
+    pub(crate) pid: Pid,
+    parent: Pid,
+}
+
+/// Every process below this one, parents first. Processes that come and go meanwhile may be missing, so ask again.
+pub(crate) fn descendants() -> Vec<Descendant> {
+    let mut found: Vec<Descendant> = children(getpid());
+    let mut known: HashSet<Pid> = found.iter().map(|below| below.pid).collect();
+    let mut next = 0;
+    while let Some(&Descendant { pid, .. }) = found.get(next) {
+        next += 1;
+        found.extend(children(pid).into_iter().filter(|below| known.insert(below.pid)));
+    }
+    found
+}
+
+/// Sends a signal to each that is still there.
+pub(crate) fn signal_all(targets: &[Descendant], signal: Signal) {
+    for target in targets {
+        // A process that is gone needs no signal, and one that belongs to another user cannot be reached: it is counted in
+        // the end as a survivor.
+        let _ = send(*target, signal);
+    }
+}
+
+/// Stops every descendant before killing any: a stopped process cannot fork, so nothing slips away between look and kill.
+pub(crate) fn kill_all() {
+    let mut stopped: Vec<Descendant> = Vec::new();
+    let mut known: HashSet<Pid> = HashSet::new();
+    for _ in 0..MAX_FREEZE_ROUNDS {
+        let fresh: Vec<Descendant> = descendants().into_iter().filter(|below| known.insert(below.pid)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        signal_all(&fresh, Signal::STOP);
+        stopped.extend(fresh);
+    }
+    signal_all(&stopped, Signal::KILL);
+}
+
+/// Kills every process whose environment holds this entry, wherever it hangs in the tree. For the case that the supervisor
+/// itself was killed. Bounded by the number of processes on the machine.
+pub(crate) fn kill_marked(name: &str, value: &str) {
+    let entry = format!("{name}={value}").into_bytes();
+    // A few rounds, because a process may fork between look and kill.
+    for _ in 0..MAX_FREEZE_ROUNDS {
+        let marked: Vec<Pid> = processes().filter(|&pid| pid != getpid() && is_marked(pid, &entry)).collect();
+        if marked.is_empty() {
+            return;
+        }
+        for pid in marked {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A dead process that nobody waited for has an empty environment, so it does not count.
+fn is_marked(pid: Pid, entry: &[u8]) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|&byte| byte == 0).any(|one| one == entry))
+}
+
+/// Sends through a handle, after a look that the handle is for the process that was meant: its number may have passed to a
+/// stranger since.
+fn send(target: Descendant, signal: Signal) -> Result<(), Errno> {
+    match pidfd_open(target.pid, PidfdFlags::empty()) {
+        Ok(handle) => {
+            let parent = parent(target.pid).ok_or(Errno::SRCH)?;
+            // An orphan's parent is the supervisor.
+            if parent != target.parent && parent != getpid() {
+                return Err(Errno::SRCH);
+            }
+            pidfd_send_signal(&handle, signal)
+        }
+        Err(Errno::NOSYS) => kill_process(target.pid, signal),
+        Err(error) => Err(error),
+    }
+}
+
+fn children(pid: Pid) -> Vec<Descendant> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for task in tasks.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(number)),
+            // The kernel was built without the list, or the thread just ended.
+            Err(_) if !has_children_lists() => return children_by_scan(pid),
+            Err(_) => {}
+        }
+    }
+    found.into_iter().map(|child| Descendant { pid: child, parent: pid }).collect()
+}
+
+fn has_children_lists() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
+fn children_by_scan(pid: Pid) -> Vec<Descendant> {
+    processes()
+        .filter(|&child| parent(child) == Some(pid))
+        .map(|child| Descendant { pid: child, parent: pid })
+        .collect()
+}
+
+fn processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| number(entry.file_name().to_str()?))
+}
+
+/// The parent, from the second field after the name, which may itself hold blanks and parentheses.
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    number(fields.split_ascii_whitespace().nth(1)?)
+}
+
+fn number(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}

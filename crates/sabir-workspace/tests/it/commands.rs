@@ -1,0 +1,158 @@
+//! What a command gets, prints and returns.
+
+use std::time::{Duration, Instant};
+
+use sabir_workspace::{Command, CommandOutcome, End, Stream, WorkspaceError};
+
+use crate::Place;
+
+pub(crate) const PROBE: &str = env!("CARGO_BIN_EXE_workspace-probe");
+
+pub(crate) fn command(text: &str) -> Command {
+    Command::new(text, PROBE).env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())])
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(future)
+}
+
+pub(crate) fn run(place: &Place, command: Command) -> CommandOutcome {
+    block_on(command.run(&place.workspace, |_, _| {})).unwrap()
+}
+
+#[track_caller]
+fn check(text: &str, end: End, output: &str) {
+    let outcome = run(&Place::new(), command(text));
+    assert_eq!((outcome.end, outcome.output.text().as_str(), outcome.survivors), (end, output, 0), "{text}");
+}
+
+#[test]
+fn ends_and_output() {
+    check("echo hello", End::Exited(0), "hello\n");
+    check("printf 'é\\n'; exit 7", End::Exited(7), "é\n");
+    check("echo out; sleep 0.3; echo err >&2", End::Exited(0), "out\nerr\n");
+    check("kill -KILL $$", End::Signaled(9), "");
+    check("kill -TERM $$", End::Signaled(15), "");
+    check("no-such-program 2>/dev/null", End::Exited(127), "");
+    check("echo \"a  $((1+1))\" 'b\nc'", End::Exited(0), "a  2 b\nc\n");
+}
+
+#[test]
+fn nothing_asks_and_nothing_waits() {
+    check("read x; echo \"got $? '$x'\"", End::Exited(0), "got 1 ''\n");
+    check("cat", End::Exited(0), "");
+    check("(: < /dev/tty) 2>/dev/null; echo $?", End::Exited(0), "1\n");
+    check("echo $GIT_TERMINAL_PROMPT $PAGER $TERM", End::Exited(0), "0 cat dumb\n");
+}
+
+#[test]
+fn the_environment_is_the_callers() {
+    let place = Place::new();
+    let outcome = run(&place, command("env | cut -d= -f1 | sort | tr '\\n' ' '"));
+    let expected = "DEBIAN_FRONTEND GCM_INTERACTIVE GIT_EDITOR GIT_PAGER GIT_TERMINAL_PROMPT PAGER PATH PWD SABIR_COMMAND SHLVL \
+                    SSH_ASKPASS_REQUIRE TERM _ ";
+    assert_eq!(outcome.output.text(), expected);
+    let own = command("echo $A $TERM").env([("A".to_owned(), "b".to_owned()), ("TERM".to_owned(), "xterm".to_owned())]);
+    assert_eq!(run(&place, own).output.text(), "b xterm\n");
+}
+
+#[test]
+fn no_descriptor_and_no_blocked_signal_is_inherited() {
+    check("ls /proc/self/fd | tr '\\n' ' '", End::Exited(0), "0 1 2 3 ");
+    let outcome = run(&Place::new(), command("grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2"));
+    let masks: Vec<u64> = outcome.output.text().lines().map(|mask| u64::from_str_radix(mask, 16).unwrap()).collect();
+    // Signals 32 and 33 belong to the C library, which lets nobody reset them.
+    let own = 0b11 << 31;
+    assert_eq!(masks.iter().map(|mask| mask & !own).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn folders() {
+    let place = Place::new();
+    place.put("sub/a", "");
+    place.link("out", place.outside.path());
+    let root = place.root.path().canonicalize().unwrap();
+    assert_eq!(run(&place, command("pwd")).output.text(), format!("{}\n", root.display()));
+    let outcome = run(&place, command("pwd; ls").folder(place.path("sub")));
+    assert_eq!(outcome.output.text(), format!("{}/sub\na\n", root.display()));
+    for (folder, expected) in [("absent", "Missing"), ("sub/a", "NotAFolder"), ("out", "LinkLeaves")] {
+        let error = block_on(command("pwd").folder(place.path(folder)).run(&place.workspace, |_, _| {})).unwrap_err();
+        assert!(format!("{error:?}").starts_with(expected), "{error:?}");
+    }
+    // A command may remove the folder it runs in; the next one is told.
+    assert_eq!(run(&place, command("rm -rf \"$PWD\"; echo gone")).output.text(), "gone\n");
+    let error = block_on(command("pwd").run(&place.workspace, |_, _| {})).unwrap_err();
+    assert!(matches!(error, WorkspaceError::Missing { .. }), "{error:?}");
+}
+
+#[test]
+fn what_cannot_be_run_is_explained() {
+    let place = Place::new();
+    let long = format!("echo {}", "x".repeat(200_000));
+    for (text, expected) in
+        [("", "it is empty"), ("  \n", "it is empty"), ("a\0b", "NUL byte"), (&long, "has 200005 bytes")]
+    {
+        let error = block_on(command(text).run(&place.workspace, |_, _| {})).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let longest = format!("echo {}", "x".repeat(128 * 1024 - 1 - 5));
+    assert_eq!(run(&place, command(&longest)).output.total_bytes(), 128 * 1024 - 5);
+    let malformed = command("true").env([("A=B".to_owned(), String::new())]);
+    assert!(matches!(block_on(malformed.run(&place.workspace, |_, _| {})), Err(WorkspaceError::Command { .. })));
+    for command in [Command::new("true", "/no/such/helper"), command("true").shell("/no/such/shell")] {
+        let error = block_on(command.run(&place.workspace, |_, _| {})).unwrap_err();
+        assert!(error.to_string().contains("/no/such/"), "{error}");
+        assert!(matches!(error, WorkspaceError::Start { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn output_streams_as_it_comes() {
+    let place = Place::new();
+    let mut seen = Vec::new();
+    let text = "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two >&2";
+    let outcome = block_on(command(text).timeout(Duration::from_secs(60)).run(&place.workspace, |stream, bytes| {
+        seen.push((stream, String::from_utf8_lossy(bytes).into_owned()));
+        // Only this lets the command go on, so the first line came before the end.
+        std::fs::write(place.inner("go"), "").unwrap();
+    }));
+    assert_eq!(outcome.unwrap().end, End::Exited(0));
+    assert_eq!(seen, [(Stream::Stdout, "one\n".to_owned()), (Stream::Stderr, "two\n".to_owned())]);
+}
+
+#[test]
+fn a_flood_stays_within_the_cap() {
+    let place = Place::new();
+    let mut largest = 0;
+    let flood = command("echo first; head -c 200000000 /dev/zero; echo last").captured_bytes(1000, 500);
+    let outcome = block_on(flood.run(&place.workspace, |_, bytes| largest = largest.max(bytes.len()))).unwrap();
+    assert_eq!(outcome.end, End::Exited(0));
+    assert_eq!((outcome.output.head.len(), outcome.output.tail.len()), (1000, 500));
+    assert_eq!(outcome.output.total_bytes(), 200_000_011);
+    assert!(outcome.output.head.starts_with(b"first\n\0") && outcome.output.tail.ends_with(b"\0last\n"));
+    assert!(largest <= 64 << 10, "{largest}");
+}
+
+#[test]
+fn an_endless_flood_meets_the_time_limit() {
+    let outcome = run(&Place::new(), command("yes; echo never").timeout(Duration::from_millis(300)));
+    assert_eq!(outcome.end, End::TimedOut);
+    assert!(outcome.output.text().starts_with("y\ny\n"));
+}
+
+#[test]
+fn many_commands_leave_no_descriptor_and_no_zombie() {
+    let place = Place::new();
+    block_on(async {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        command("true").run(&place.workspace, |_, _| {}).await.unwrap();
+        let (before, start) = (descriptors(), Instant::now());
+        for number in 0..100 {
+            let outcome = command(&format!("exit {number}")).run(&place.workspace, |_, _| {}).await.unwrap();
+            assert_eq!(outcome.end, End::Exited(number));
+        }
+        println!("{:?} a command", start.elapsed() / 100);
+        // Other tests of this process run at the same time.
+        assert!(descriptors() < before + 90, "{before} then {}", descriptors());
+    });
+}

@@ -1,0 +1,288 @@
+//! Paths, links, versions and atomic writes.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sabir_workspace::{Entry, EntryKind, Expect, ListOptions, Version, WorkPath, Workspace, WorkspaceError};
+
+use crate::Place;
+
+/// The name of an error's kind, which is the first word of its debug form.
+fn kind<T>(result: Result<T, WorkspaceError>) -> String {
+    match result {
+        Ok(_) => "Ok".to_owned(),
+        Err(error) => {
+            let debug = format!("{error:?}");
+            debug.split([' ', '{']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+#[test]
+fn reads_within_a_limit() {
+    let place = Place::new();
+    place.put("a", "hello");
+    let whole = place.workspace.read(&place.path("a"), 100).unwrap();
+    assert_eq!((whole.bytes.as_slice(), whole.size_bytes, whole.truncated), (&b"hello"[..], 5, false));
+    assert_eq!(whole.version, Version::of(b"hello"));
+    let part = place.workspace.read(&place.path("a"), 2).unwrap();
+    assert_eq!((part.bytes.as_slice(), part.size_bytes, part.truncated), (&b"he"[..], 5, true));
+    assert_eq!(part.version, whole.version);
+}
+
+#[test]
+fn a_huge_sparse_file_is_not_read_whole() {
+    let place = Place::new();
+    std::fs::File::create(place.inner("big")).unwrap().set_len(5 << 30).unwrap();
+    let content = place.workspace.read(&place.path("big"), 1000).unwrap();
+    assert_eq!((content.bytes.len(), content.size_bytes, content.truncated), (1000, 5 << 30, true));
+    assert_eq!(place.workspace.read(&place.path("big"), 0).unwrap().version, content.version);
+}
+
+#[test]
+fn only_regular_files_are_read_and_written() {
+    let place = Place::new();
+    std::fs::create_dir(place.inner("folder")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(place.inner("fifo")).status().unwrap();
+    assert!(made.success());
+    let _listener = UnixListener::bind(place.inner("socket")).unwrap();
+    for name in ["folder", "fifo", "socket", "."] {
+        assert_eq!(kind(place.workspace.read(&place.path(name), 10)), "NotAFile", "{name}");
+        assert_eq!(kind(place.workspace.write(&place.path(name), b"x", Expect::Any)), "NotAFile", "{name}");
+    }
+    assert_eq!(kind(place.workspace.read(&place.path("absent"), 10)), "Missing");
+    place.put("file", "x");
+    assert_eq!(kind(place.workspace.write(&place.path("file/below"), b"x", Expect::Any)), "NotAFolder");
+}
+
+#[test]
+fn links_that_leave_never_resolve() {
+    let place = Place::new();
+    let outside = place.outside.path();
+    place.link("absolute", outside.join("secret"));
+    place.link("folder", outside);
+    place.link("relative", Path::new("..").join(outside.file_name().unwrap()).join("secret"));
+    place.link("dangling", outside.join("new"));
+    place.link("loop", "loop");
+    for name in ["absolute", "folder/secret", "relative", "dangling"] {
+        assert_eq!(kind(place.workspace.read(&place.path(name), 10)), "LinkLeaves", "{name}");
+        assert_eq!(kind(place.workspace.exists(&place.path(name))), "LinkLeaves", "{name}");
+    }
+    for name in ["absolute", "folder/new", "folder/deep/new", "relative", "dangling"] {
+        assert_eq!(kind(place.workspace.write(&place.path(name), b"x", Expect::Any)), "LinkLeaves", "{name}");
+    }
+    assert_eq!(kind(place.workspace.read(&place.path("loop"), 10)), "LinkLoop");
+    assert_eq!(kind(place.workspace.write(&place.path("loop"), b"x", Expect::Any)), "LinkLoop");
+    assert_eq!(kind(place.workspace.list(&place.path("folder"), ListOptions::default())), "LinkLeaves");
+    assert_eq!(std::fs::read_dir(outside).unwrap().count(), 1);
+    assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "secret\n");
+}
+
+#[test]
+fn links_inside_are_read_and_writes_are_told_the_real_path() {
+    let place = Place::new();
+    place.put(".git/config", "old");
+    place.link("notes", ".git");
+    place.link("nothing", "absent");
+    assert_eq!(place.workspace.read(&place.path("notes/config"), 10).unwrap().bytes, b"old");
+    let real = place.workspace.resolve(&place.path("notes/hooks/new")).unwrap();
+    assert_eq!(real, place.path(".git/hooks/new"));
+    assert_eq!((place.path("notes/hooks/new").protected(), real.protected()), (None, Some("git's own files")));
+    let error = place.workspace.write(&place.path("notes/config"), b"x", Expect::Any).unwrap_err();
+    assert!(error.to_string().contains("its real path is `.git/config`"), "{error}");
+    assert_eq!(kind(place.workspace.write(&place.path("nothing"), b"x", Expect::Any)), "LinkDangling");
+    assert_eq!(std::fs::read_to_string(place.inner(".git/config")).unwrap(), "old");
+}
+
+#[test]
+fn a_root_behind_a_link_has_both_names() {
+    let place = Place::new();
+    place.put("a", "x");
+    let link = place.outside.path().join("link");
+    std::os::unix::fs::symlink(place.root.path(), &link).unwrap();
+    let workspace = Workspace::open(&link).unwrap();
+    for text in [link.join("a"), place.root.path().canonicalize().unwrap().join("a")] {
+        let path = workspace.path(text.to_str().unwrap()).unwrap();
+        assert_eq!(workspace.read(&path, 10).unwrap().bytes, b"x");
+    }
+    assert_eq!(kind(workspace.path("/etc/passwd")), "PathOutside");
+    assert_eq!(kind(Workspace::open(&place.inner("a"))), "NotAFolder");
+    assert_eq!(kind(Workspace::open(&place.inner("absent"))), "Missing");
+}
+
+#[test]
+fn writes_replace_and_keep_the_mode() {
+    let place = Place::new();
+    let path = place.path("deep/down/run.sh");
+    place.workspace.write(&path, b"one", Expect::Missing).unwrap();
+    let inner = place.inner("deep/down/run.sh");
+    std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o751)).unwrap();
+    std::fs::hard_link(&inner, place.outside.path().join("other")).unwrap();
+    let version = place.workspace.write(&path, b"two", Expect::Any).unwrap();
+    assert_eq!(version, place.workspace.read(&path, 0).unwrap().version);
+    assert_eq!(std::fs::read(&inner).unwrap(), b"two");
+    assert_eq!(std::fs::metadata(&inner).unwrap().mode() & 0o7777, 0o751);
+    assert_eq!(std::fs::read(place.outside.path().join("other")).unwrap(), b"one");
+    assert_eq!(std::fs::read_dir(place.inner("deep/down")).unwrap().count(), 1);
+}
+
+#[test]
+fn expectations() {
+    let place = Place::new();
+    let path = place.path("a");
+    assert_eq!(kind(place.workspace.write(&path, b"x", Expect::Version(Version::of(b"x")))), "Missing");
+    let first = place.workspace.write(&path, b"one", Expect::Missing).unwrap();
+    assert_eq!(kind(place.workspace.write(&path, b"two", Expect::Missing)), "Exists");
+    place.put("a", "by someone else");
+    assert_eq!(kind(place.workspace.write(&path, b"two", Expect::Version(first))), "Stale");
+    assert_eq!(std::fs::read(place.inner("a")).unwrap(), b"by someone else");
+    let now = place.workspace.read(&path, 100).unwrap().version;
+    place.workspace.write(&path, b"two", Expect::Version(now)).unwrap();
+    assert_eq!(std::fs::read_dir(place.root.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+    let place = Place::new();
+    place.put("full/a", "old");
+    // As root, permissions stop nobody; a file system without room does.
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=64k", "none"])
+        .arg(place.inner("full"))
+        .stderr(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        return;
+    }
+    place.put("full/a", "old");
+    let result = place.workspace.write(&place.path("full/a"), &vec![b'x'; 1 << 20], Expect::Any);
+    let left: Vec<_> =
+        std::fs::read_dir(place.inner("full")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let content = std::fs::read(place.inner("full/a")).unwrap();
+    std::process::Command::new("umount").arg(place.inner("full")).status().unwrap();
+    assert_eq!(kind(result), "Io");
+    assert_eq!((left, content), (vec!["a".into()], b"old".to_vec()));
+}
+
+#[test]
+fn left_over_temporary_files_of_dead_processes_go() {
+    let place = Place::new();
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    let (gone, alive) = (format!(".sabir-tmp-{}-0", dead.id()), format!(".sabir-tmp-{}-9999999", std::process::id()));
+    place.put(&gone, "");
+    place.put(&alive, "");
+    place.workspace.write(&place.path("a"), b"x", Expect::Any).unwrap();
+    assert!(!place.inner(&gone).exists());
+    assert!(place.inner(&alive).exists());
+}
+
+/// A link to the outside is put in the place of a folder, and taken away, while another thread writes and reads through it.
+#[test]
+fn a_swapped_link_never_leads_a_write_or_read_outside() {
+    let place = Place::new();
+    std::fs::create_dir(place.inner("real")).unwrap();
+    place.put("real/secret", "inside\n");
+    place.link("link", place.outside.path());
+    std::fs::create_dir(place.inner("d")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let exchange = |a: &str| {
+                let cwd = rustix::fs::CWD;
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                let _ = rustix::fs::renameat_with(cwd, place.inner(a), cwd, place.inner("d"), flags);
+            };
+            while !done.load(Ordering::Relaxed) {
+                exchange("link");
+                exchange("link");
+                exchange("real");
+                exchange("real");
+            }
+        });
+        let path = place.path("d/new");
+        let secret = place.path("d/secret");
+        for _ in 0..3000 {
+            let _ = place.workspace.write(&path, b"x", Expect::Any);
+            if let Ok(content) = place.workspace.read(&secret, 100) {
+                assert_eq!(content.bytes, b"inside\n");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let names: Vec<_> =
+        std::fs::read_dir(place.outside.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["secret"]);
+}
+
+#[test]
+fn readers_see_old_or_new_and_never_a_part() {
+    let place = Place::new();
+    let (old, new) = (vec![b'a'; 200_000], vec![b'b'; 100_000]);
+    place.put("a", &old);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let path = place.path("a");
+            for _ in 0..100 {
+                place.workspace.write(&path, &new, Expect::Any).unwrap();
+                place.workspace.write(&path, &old, Expect::Any).unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        while !done.load(Ordering::Relaxed) {
+            let found = std::fs::read(place.inner("a")).unwrap();
+            assert!(found == old || found == new, "{} bytes", found.len());
+        }
+    });
+}
+
+#[track_caller]
+fn check_list(place: &Place, folder: &str, options: ListOptions, expected: &str) {
+    let listing = place.workspace.list(&place.path(folder), options).unwrap();
+    let show = |entry: &Entry| match entry.kind {
+        EntryKind::File => entry.path.to_string(),
+        EntryKind::Folder => format!("{}/", entry.path),
+        EntryKind::Link => format!("{}@", entry.path),
+        EntryKind::Other => format!("{}?", entry.path),
+    };
+    let mut shown: Vec<String> = listing.entries.iter().map(show).collect();
+    shown.extend(listing.truncated.then(|| "more".to_owned()));
+    assert_eq!(shown.join(" "), expected);
+}
+
+#[test]
+fn listings() {
+    let place = Place::new();
+    for name in ["b.rs", "a/y", "a/x", "target/junk", ".hidden", ".git/config", "a/keep.log", "z.log"] {
+        place.put(name, "");
+    }
+    place.put(".gitignore", "target\n*.log\n!keep.log\n");
+    place.link("a/up", "..");
+    place.link("out", place.outside.path());
+    let all = ListOptions { recursive: true, max_entries: 100 };
+    check_list(&place, ".", ListOptions::default(), ".gitignore .hidden a/ b.rs out@");
+    check_list(&place, ".", all, ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@");
+    check_list(&place, "a", ListOptions::default(), "a/keep.log a/up@ a/x a/y");
+    check_list(&place, ".", ListOptions { max_entries: 4, ..all }, ".gitignore .hidden a/ a/keep.log more");
+    check_list(
+        &place,
+        ".",
+        ListOptions { max_entries: 9, ..all },
+        ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@",
+    );
+    assert_eq!(kind(place.workspace.list(&place.path("b.rs"), all)), "NotAFolder");
+    assert_eq!(kind(place.workspace.list(&place.path("absent"), all)), "Missing");
+}
+
+#[test]
+fn a_removed_root_is_an_error_and_no_panic() {
+    let place = Place::new();
+    std::fs::remove_dir_all(place.root.path()).unwrap();
+    assert_eq!(kind(place.workspace.read(&place.path("a"), 10)), "Missing");
+    assert_eq!(kind(place.workspace.write(&place.path("a"), b"x", Expect::Any)), "Missing");
+    assert!(place.workspace.exists(&WorkPath::root()).is_ok());
+}

@@ -1,0 +1,46 @@
+//! The workspace on a real file system, and commands with real processes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
+mod commands;
+mod files;
+mod search;
+mod trees;
+
+use std::path::Path;
+
+use sabir_workspace::{WorkPath, Workspace};
+use tempfile::TempDir;
+
+/// A workspace in a fresh folder, beside another fresh folder that is outside.
+struct Place {
+    workspace: Workspace,
+    root: TempDir,
+    outside: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
+        Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
+    }
+
+    fn inner(&self, name: &str) -> std::path::PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn path(&self, text: &str) -> WorkPath {
+        self.workspace.path(text).unwrap()
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.inner(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn link(&self, name: &str, target: impl AsRef<Path>) {
+        std::os::unix::fs::symlink(target, self.inner(name)).unwrap();
+    }
+}

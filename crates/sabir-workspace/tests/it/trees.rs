@@ -1,0 +1,161 @@
+//! Nothing that a command started may live on, however it ends and whatever it tried.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use sabir_workspace::{Command, End};
+
+use crate::Place;
+use crate::commands::{PROBE, block_on, command, run};
+
+/// Every way to hide that the shell offers: in the background, deaf to signals, orphaned, in a session of its own, both.
+const HIDERS: &str = "
+    sleep 1000 &
+    (trap '' TERM HUP INT; sleep 1000; sleep 1000) &
+    (sleep 1000 & sleep 1000 &) &
+    setsid sleep 1000 &
+    (setsid sh -c \"trap '' TERM; (setsid sh -c 'trap \\\"\\\" TERM HUP; sleep 1000; sleep 1000' &) ; sleep 1000; sleep 1000\" &)
+    (setsid nohup env -i sleep 1000 >/dev/null 2>&1 &) &
+    (kill -STOP $(exec sh -c 'echo $PPID')) &
+    sleep 0.3
+";
+/// More than any wait of the code under test, and nothing on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The processes that work in the place's folder: all that its commands start, the supervisor included, and no zombies.
+fn alive(place: &Place) -> Vec<String> {
+    let root = place.root.path().canonicalize().unwrap();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let inside = entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root));
+    inside
+        .map(|entry| format!("{} {:?}", entry.path().display(), std::fs::read_to_string(entry.path().join("cmdline"))))
+        .collect()
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[track_caller]
+fn check(command: Command, end: End) {
+    let place = Place::new();
+    let start = Instant::now();
+    let outcome = run(&place, command.grace(Duration::from_millis(300)));
+    assert_eq!((outcome.end, outcome.survivors), (end, 0), "{}", outcome.output.text());
+    assert_eq!(alive(&place), Vec::<String>::new());
+    assert!(start.elapsed() < PATIENCE);
+}
+
+#[test]
+fn after_exit() {
+    check(command(&format!("{HIDERS} exit 3")), End::Exited(3));
+}
+
+#[test]
+fn after_a_time_out() {
+    check(command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)), End::TimedOut);
+}
+
+#[test]
+fn after_a_time_out_of_a_deaf_shell() {
+    check(command("trap '' TERM; while :; do sleep 0.1; done").timeout(Duration::from_millis(300)), End::TimedOut);
+}
+
+#[test]
+fn after_a_cancellation() {
+    let token = async { tokio::time::sleep(Duration::from_secs(1)).await };
+    check(command(&format!("{HIDERS} sleep 1000")).cancel_when(token), End::Cancelled);
+}
+
+#[test]
+fn after_the_shell_was_killed() {
+    check(command(&format!("{HIDERS} kill -KILL $$")), End::Signaled(9));
+}
+
+#[test]
+fn a_process_that_hops_from_pid_to_pid_is_caught() {
+    check(command("hop() { hop & }; hop; sleep 1000").timeout(Duration::from_millis(500)), End::TimedOut);
+    check(command("hop() { setsid bash -c \"$(declare -f hop); hop\" & }; hop; sleep 0.5"), End::Exited(0));
+}
+
+#[test]
+fn a_command_that_kills_its_supervisor_dies_too() {
+    check(command("sleep 1000 & (setsid sleep 1000 &); sleep 0.3; kill -KILL $PPID; sleep 1000"), End::SupervisorLost);
+}
+
+#[test]
+fn signals_do_not_reach_the_supervisor() {
+    check(command("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; sleep 0.2; exit 5"), End::Exited(5));
+}
+
+#[test]
+fn a_command_that_stops_its_supervisor_meets_the_time_limit() {
+    check(command("kill -STOP $PPID; sleep 1000").timeout(Duration::from_millis(300)), End::TimedOut);
+}
+
+#[test]
+fn a_background_process_with_the_pipe_does_not_delay_the_result() {
+    let place = Place::new();
+    let start = Instant::now();
+    let outcome = run(&place, command("sleep 1000 & echo done"));
+    assert_eq!((outcome.end, outcome.output.text().as_str()), (End::Exited(0), "done\n"));
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_background_process_may_finish_its_line() {
+    let outcome = run(&Place::new(), command("(sleep 0.02; echo late) & echo early"));
+    assert_eq!(outcome.output.text(), "early\nlate\n");
+}
+
+#[test]
+fn after_the_future_was_dropped() {
+    let place = Place::new();
+    block_on(async {
+        let text = format!("{HIDERS} touch ready; sleep 1000");
+        let running = command(&text).run(&place.workspace, |_, _| {});
+        let ready = async {
+            while !place.inner("ready").exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            _ = running => panic!("the command ended"),
+            () = ready => {}
+        }
+        assert!(!alive(&place).is_empty());
+        // Off the runtime, which must not be needed for this.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        wait_for("the end of all", || alive(&place).is_empty());
+    });
+}
+
+#[test]
+fn after_kill_9_of_the_agent() {
+    for round in 0..5 {
+        let place = Place::new();
+        let text = format!("{HIDERS} touch ready; sleep 1000");
+        let mut agent = std::process::Command::new(PROBE)
+            .arg("agent")
+            .args([place.root.path().as_os_str(), text.as_ref()])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Also in the middle of starting everything.
+        if round == 0 {
+            wait_for("the command", || place.inner("ready").exists());
+            assert!(alive(&place).len() > 5);
+        } else {
+            wait_for("the supervisor", || !alive(&place).is_empty());
+            std::thread::sleep(Duration::from_millis(round * 3));
+        }
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+        wait_for("the end of all", || alive(&place).is_empty());
+    }
+}

@@ -1,0 +1,26 @@
+//! The helper of the tests: the supervisor, and an agent that can be killed.
+//!
+//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command as an agent would.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use sabir_workspace::{Command, Workspace, supervise};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        Some(first) if first == supervise::ARGUMENT => supervise::main(args),
+        Some(first) if first == "agent" => agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE),
+        _ => ExitCode::from(2),
+    }
+}
+
+fn agent(folder: Option<std::ffi::OsString>, text: Option<std::ffi::OsString>) -> Option<ExitCode> {
+    let workspace = Workspace::open(Path::new(&folder?)).ok()?;
+    let command = Command::new(text?.into_string().ok()?, std::env::current_exe().ok()?)
+        .env([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(command.run(&workspace, |_, _| {})).ok()?;
+    Some(ExitCode::SUCCESS)
+}

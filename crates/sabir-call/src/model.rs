@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Sink;
 use crate::message::Message;
-use crate::tool::ToolSet;
+use crate::tool::{ToolSet, ToolSpec};
 
 /// How calls are asked for. Resolved once when a task starts, then locked for the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The tools on offer.
     pub tools: ToolSet,
+    /// Servers whose tools are reached through other tools; prompted protocols describe them.
+    pub servers: Vec<Server>,
     /// Whether to call.
     pub choice: ToolChoice,
     /// Whether one response may hold several calls.
@@ -71,6 +73,20 @@ pub struct Request {
     pub temperature: Option<f64>,
     /// Text that ends the answer.
     pub stop: Vec<String>,
+}
+
+/// A connected MCP server, as a prompt describes it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    /// The name under which its tools are called.
+    pub name: String,
+    /// What the server says about itself.
+    pub instructions: String,
+    /// Its tools.
+    pub tools: Vec<ToolSpec>,
+    /// Its resources: address and description.
+    pub resources: Vec<(String, String)>,
 }
 
 /// How many calls one response may hold.

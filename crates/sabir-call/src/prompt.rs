@@ -1,0 +1,138 @@
+//! Teaching: tools to words.
+//!
+//! One tool definition serves the prompt and the parser, so a name in the prompt is a name that the parser knows. The
+//! text is short on purpose: it is paid for with every request.
+
+use serde_json::Value;
+
+use crate::dialect::{Dialect, dialect};
+use crate::model::{Parallel, Protocol, Request, Server, ToolChoice};
+use crate::tool::{Argument, ToolSet, ToolSpec};
+
+/// What is taught.
+#[derive(Debug, Clone, Copy)]
+pub struct Lesson<'a> {
+    /// The tools.
+    pub tools: &'a ToolSet,
+    /// Connected MCP servers.
+    pub servers: &'a [Server],
+    /// How many calls a message may hold.
+    pub parallel: Parallel,
+    /// Whether to call.
+    pub choice: &'a ToolChoice,
+}
+
+impl<'a> Lesson<'a> {
+    /// The lesson of a request.
+    pub fn of(request: &'a Request) -> Self {
+        Self { tools: &request.tools, servers: &request.servers, parallel: request.parallel, choice: &request.choice }
+    }
+
+    /// The prompt that teaches the tools in a dialect: the syntax, the tools, how to use them, the connected servers, and
+    /// how to edit files where the tools for it are there. Empty where there is nothing to teach.
+    pub fn teach(&self, dialect: &Dialect) -> String {
+        if self.tools.is_empty() || *self.choice == ToolChoice::None {
+            return String::new();
+        }
+        let mut text = String::from("# Tools\n\nYou act by calling tools. ");
+        text.push_str(dialect.lesson);
+        text.push_str("\n\nThese examples show the form only; call the tools below.\n\n");
+        for tool in self.tools {
+            describe(tool, dialect, &mut text);
+        }
+        self.guide(&mut text);
+        self.introduce_servers(&mut text);
+        self.explain_edits(&mut text);
+        text
+    }
+
+    fn guide(&self, text: &mut String) {
+        text.push_str("# How to use the tools\n\n");
+        text.push_str("- Think first, in <thinking> tags: what do you know, what is missing, which tool brings it?\n");
+        text.push_str(match self.parallel {
+            Parallel::One => "- One call a message. Put it at the end, after any words, and stop there.\n",
+            Parallel::Many => {
+                "- A message may hold several calls that do not need each other's results. Put them at the end, after any \
+                 words, and stop there.\n"
+            }
+        });
+        text.push_str(
+            "- Wait for the results; never write them yourself or assume that a call succeeded.\n\
+             - Give each required argument, each at most once, with real values: no placeholders.\n\
+             - Values are taken as they stand: do not escape `<`, `&` or quotes, and put no code fence around a call.\n\
+             - To show a call without making it, put it in a code fence.\n",
+        );
+        match self.choice {
+            ToolChoice::Required => text.push_str("- This message must contain a call.\n"),
+            ToolChoice::Tool(name) => text.push_str(&format!("- This message must call `{name}`.\n")),
+            _ => {}
+        }
+        text.push('\n');
+    }
+
+    fn introduce_servers(&self, text: &mut String) {
+        if self.servers.is_empty() {
+            return;
+        }
+        text.push_str("# Connected MCP servers\n\nTheir tools are called through `use_mcp_tool`.\n\n");
+        for server in self.servers {
+            text.push_str(&format!("## {}\n\n", server.name));
+            if !server.instructions.is_empty() {
+                text.push_str(&format!("{}\n\n", server.instructions.trim()));
+            }
+            for tool in &server.tools {
+                text.push_str(&format!("- {}: {}\n  input schema: {}\n", tool.name, tool.description, tool.parameters));
+            }
+            for (address, description) in &server.resources {
+                text.push_str(&format!("- resource {address}: {description}\n"));
+            }
+            text.push('\n');
+        }
+    }
+
+    fn explain_edits(&self, text: &mut String) {
+        let has = |name: &str| self.tools.get(name).is_some();
+        if has("write_to_file") && has("replace_in_file") {
+            text.push_str(
+                "# Editing files\n\n\
+                 Prefer replace_in_file for changes to an existing file: short SEARCH blocks that match the file exactly, line \
+                 for line, in the file's order, each just long enough to be unique. Use write_to_file for new files, or where \
+                 most of a file changes; give the whole content, nothing left out. The result shows the file as it now is: \
+                 base the next edit on that.\n",
+            );
+        }
+    }
+}
+
+fn describe(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
+    text.push_str(&format!("## {}\n\n{}\n", tool.name, tool.description.trim()));
+    let mut arguments = tool.arguments().peekable();
+    if arguments.peek().is_some() {
+        text.push_str("\nArguments:\n");
+    }
+    for argument in arguments {
+        let need = if argument.required { "required" } else { "optional" };
+        text.push_str(&format!("- {} ({}, {need})", argument.name, kind(argument)));
+        let description = argument.description().trim();
+        text.push_str(&if description.is_empty() { "\n".to_owned() } else { format!(": {description}\n") });
+    }
+    text.push_str(&format!("\nUsage:\n{}\n\n", dialect.example(tool)));
+}
+
+/// The types of an argument in words; closed lists of values in full.
+fn kind(argument: Argument<'_>) -> String {
+    if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
+        let values: Vec<_> = values.iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect();
+        return format!("one of {}", values.join(", "));
+    }
+    let types = argument.types();
+    if types.is_empty() { "any".to_owned() } else { types.join(" or ") }
+}
+
+/// A minimal correct call of the tool, as the protocol spells it.
+pub fn render_example(protocol: &Protocol, tool: &ToolSpec) -> String {
+    match protocol {
+        Protocol::Prompted(name) if let Some(dialect) = dialect(name) => dialect.example(tool),
+        _ => Value::Object(crate::dialect::example_arguments(tool)).to_string(),
+    }
+}

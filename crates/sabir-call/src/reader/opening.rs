@@ -1,0 +1,329 @@
+//! Openings: whether a tag in prose opens a call, decided by what follows it.
+//!
+//! A known tool's tag opens a call where the tag of an argument, or its own close, follows. Followed by words it is
+//! prose; a closing tag later on then earns a fault, since a call without argument tags was probably meant. A tag that
+//! no tool has opens a call to an unknown tool where it stands first on its line, reads like a tool's name, and a tag
+//! named like some tool's argument follows: the model then hears what is wrong instead of nothing.
+
+use crate::dialect::{CLINE, INVOKE as INVOKE_DIALECT};
+use crate::event::{Cut, Event, Sink};
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::call::{Form, Open};
+use super::tag::{Interest, Lexed, Tag, lex};
+use super::vocabulary::{INVOKE, PARAMETER, THOUGHTS, WRAPPER, base};
+use super::{Reader, State, Step, take_blank};
+
+/// What a tag in prose is.
+pub(super) enum Look {
+    /// Text.
+    Text,
+    /// More text is needed.
+    Wait,
+    /// Markup that is no text, of that length.
+    Skip(usize),
+    /// A thought that this tag closes, and the length of its opening tag.
+    Thought(&'static str, usize),
+    /// Perhaps a call; the length of the tag.
+    Open(Opening, usize),
+}
+
+/// A tag that may open a call.
+#[derive(Debug)]
+pub(super) struct Opening {
+    kind: Kind,
+    /// The tag's name, prefix included.
+    tag: String,
+    /// The tool's name as written.
+    name: String,
+    /// Offset and length of the tag.
+    at: usize,
+    len: usize,
+    /// Whether the tag stood first on its line.
+    first: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The tag of the tool at that position.
+    Tool(usize),
+    /// A tag that no tool has.
+    Unknown,
+    /// The wrapper of the invoke dialect.
+    Wrapper,
+    /// `<invoke …>`.
+    Invoke,
+}
+
+impl Reader {
+    /// Judges the tag at the start of `rest`, which stands at `at` in the window.
+    pub(super) fn look(&mut self, rest: &str, at: usize, last: bool, out: &mut dyn Sink) -> Look {
+        let mention = self.prose.mentions();
+        let first = self.prose.at_line_start() && !mention;
+        let tag = match lex(rest, last, |name, close| self.interest(name, close, first)) {
+            Lexed::No => return Look::Text,
+            Lexed::Partial => return Look::Wait,
+            Lexed::Tag(tag) => tag,
+        };
+        if mention {
+            if !tag.close && !THOUGHTS.contains(&tag.name) {
+                self.note_mention("in a code span, a fence or a quotation", tag.name.to_owned(), at, tag.len);
+            }
+            return Look::Text;
+        }
+        if tag.close {
+            return self.look_at_close(tag, at, out);
+        }
+        if let Some(close) = THOUGHTS.into_iter().find(|name| *name == tag.name) {
+            return if tag.is_plain() { Look::Thought(close, tag.len) } else { Look::Text };
+        }
+        self.look_at_open(tag, at, first, out)
+    }
+
+    /// How much a tag in prose matters.
+    fn interest(&self, name: &str, close: bool, first: bool) -> Interest {
+        let selection = &self.vocabulary.selection;
+        if THOUGHTS.contains(&name) {
+            return Interest::Plain;
+        }
+        if self.vocabulary.is_empty() {
+            return Interest::None;
+        }
+        if selection.includes(INVOKE_DIALECT) && matches!(base(name), WRAPPER | INVOKE) {
+            return Interest::Any;
+        }
+        let of_closed = self.closed.as_ref().is_some_and(|closed| name == closed.argument_close || name == closed.call_close);
+        if close && of_closed {
+            return Interest::Plain;
+        }
+        if !selection.includes(CLINE) {
+            return Interest::None;
+        }
+        match self.vocabulary.resolve(name) {
+            Some(_) if close => Interest::Plain,
+            Some(_) => Interest::Any,
+            None if first && !close => Interest::Plain,
+            None => Interest::None,
+        }
+    }
+
+    fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, out: &mut dyn Sink) -> Look {
+        let start = self.offset + at;
+        let (_, base) = tag.split_name();
+        let invoke = self.vocabulary.selection.includes(INVOKE_DIALECT);
+        let kind = match base {
+            WRAPPER if invoke => Kind::Wrapper,
+            INVOKE if invoke => Kind::Invoke,
+            _ => match self.vocabulary.resolve(tag.name) {
+                Some(tool) => Kind::Tool(tool),
+                None => Kind::Unknown,
+            },
+        };
+        let name = match kind {
+            Kind::Invoke => tag.attribute("name").unwrap_or_default().to_owned(),
+            _ => tag.name.to_owned(),
+        };
+        let opening = Opening { kind, tag: tag.name.to_owned(), name, at: start, len: tag.len, first };
+        match kind {
+            Kind::Tool(_) if !tag.is_plain() && !first => Look::Text,
+            Kind::Tool(_) if !tag.is_plain() => {
+                self.malformed_opening(opening, tag, out);
+                Look::Skip(tag.len)
+            }
+            _ => Look::Open(opening, tag.len),
+        }
+    }
+
+    /// A tool's tag with attributes or a slash: a call, but not one that can be understood.
+    fn malformed_opening(&mut self, opening: Opening, tag: Tag<'_>, out: &mut dyn Sink) {
+        let span = Span::new(opening.at, opening.at + tag.len);
+        let message = if tag.empty {
+            format!("`<{}/>` closes itself; a tool's tag must stay open for its arguments", tag.name)
+        } else {
+            format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name)
+        };
+        let index = self.begin(&opening, Form::Cline, out);
+        let hint = format!("write `<{0}>`, then one tag for each argument, then `</{0}>`", tag.name);
+        out.event(Event::Fault(&Fault::error(FaultKind::MalformedTag, span, message).in_call(index).hint(hint)));
+        out.event(Event::CallEnd { index, at: span.end });
+        self.state = State::Gap;
+    }
+
+    fn look_at_close(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn Sink) -> Look {
+        let span = Span::new(self.offset + at, self.offset + at + tag.len);
+        if self.wrapped && base(tag.name) == WRAPPER {
+            self.wrapped = false;
+            return Look::Skip(tag.len);
+        }
+        if let Some(closed) = &mut self.closed {
+            if tag.name == closed.argument_close {
+                closed.noted = Some(self.prose.position() + tag.len);
+            } else if closed.noted.is_some_and(|noted| tag.name == closed.call_close && self.prose.blank_since(noted)) {
+                self.doubtful_end(span, out);
+            }
+        }
+        if self.mention.as_ref().is_some_and(|mention| mention.name == tag.name && mention.why == BARE) {
+            self.bare_call(tag.name, span, out);
+        }
+        Look::Text
+    }
+
+    fn bare_call(&mut self, name: &str, span: Span, out: &mut dyn Sink) {
+        let Some(mention) = self.mention.take() else { return };
+        let span = Span::new(mention.span.start, span.end);
+        let message = format!("`<{name}>` holds words but no argument tags, so it is no call");
+        let tool = self.vocabulary.resolve(name).and_then(|at| self.vocabulary.tool(at));
+        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("", String::as_str);
+        let hint = format!("put each argument into its own tag: `<{name}><{argument}>…</{argument}></{name}>`");
+        out.event(Event::Fault(&Fault::error(FaultKind::StrayText, span, message).hint(hint)));
+    }
+
+    /// The last call's closing tags once more: its last value may have been meant to go on to here.
+    fn doubtful_end(&mut self, span: Span, out: &mut dyn Sink) {
+        let Some(closed) = self.closed.take() else { return };
+        let message = format!(
+            "the value of `{}` could end in two places: the closing tags of its call stand twice",
+            closed.argument
+        );
+        for index in closed.index..self.calls {
+            let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
+            let fault = fault.in_argument(closed.argument.clone());
+            out.event(Event::Fault(&fault.hint("write each call's closing tags once, or keep them out of its values")));
+        }
+    }
+
+    /// White space, then whatever decides.
+    pub(super) fn opening(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
+        let rest = window.get(from..).unwrap_or_default();
+        let at = from + take_blank(rest, &mut self.held);
+        let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) else { return Step::To(at) };
+        let next = match lex(rest, last, |_, _| Interest::Any) {
+            Lexed::Partial => return Step::Wait(at),
+            Lexed::Tag(tag) => Some(tag),
+            Lexed::No => None,
+        };
+        let State::Opening(mut opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
+        if let (Kind::Wrapper, Some(tag)) = (opening.kind, next.filter(|tag| !tag.close && base(tag.name) == INVOKE)) {
+            // The wrapper is no text, unless what it wraps turns out to be none either.
+            self.wrapped = true;
+            self.held.push_str(rest.get(..tag.len).unwrap_or_default());
+            opening.kind = Kind::Invoke;
+            opening.tag = tag.name.to_owned();
+            opening.name = tag.attribute("name").unwrap_or_default().to_owned();
+            self.state = State::Opening(opening);
+            return Step::To(at + tag.len);
+        }
+        if next.is_some_and(|tag| self.opens(&opening, tag, at, out)) {
+            return Step::To(at + next.map_or(0, |tag| tag.len));
+        }
+        self.mention_only(opening, next.is_none(), out);
+        Step::To(at)
+    }
+
+    /// Whether the tag behind the opening makes it a call; if so, the call has begun and the tag is taken.
+    fn opens(&mut self, opening: &Opening, tag: Tag<'_>, at: usize, out: &mut dyn Sink) -> bool {
+        let tag_at = self.offset + at;
+        match opening.kind {
+            Kind::Wrapper => false,
+            Kind::Invoke => self.opens_invoke(opening, tag, tag_at, out),
+            Kind::Tool(tool) => self.opens_tool(opening, tool, tag, tag_at, out),
+            Kind::Unknown => {
+                let by_argument =
+                    !tag.close && self.vocabulary.any_declares(tag.name) && self.vocabulary.resembles(&opening.name);
+                let empty = tag.closes(&opening.name) && self.vocabulary.near(&opening.name);
+                if !tag.is_plain() || !(by_argument || empty) {
+                    return false;
+                }
+                self.begin_with(opening, Form::Cline, tag, tag_at, out);
+                true
+            }
+        }
+    }
+
+    fn opens_invoke(&mut self, opening: &Opening, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> bool {
+        let (prefix, name) = tag.split_name();
+        let own = opening.tag.strip_suffix(INVOKE) == Some(prefix);
+        if !own || (tag.close && name != INVOKE) || (!tag.close && name != PARAMETER) {
+            return false;
+        }
+        let span = Span::new(opening.at, opening.at + opening.len);
+        let (unnamed, unwrapped) = (opening.name.is_empty(), !self.wrapped);
+        let index = self.begin_with(opening, Form::Invoke(prefix.to_owned()), tag, tag_at, out);
+        if unnamed {
+            let fault = Fault::error(FaultKind::MissingName, span, "`<invoke>` does not say which tool: it has no name");
+            out.event(Event::Fault(&fault.in_call(index).hint("write `<invoke name=\"…\">` with the tool's name")));
+        }
+        if unwrapped {
+            let fault = Fault::warning(FaultKind::MissingWrapper, span, "the call stands outside of `<function_calls>`");
+            out.event(Event::Fault(&fault.in_call(index).hint("put calls between `<function_calls>` and `</function_calls>`")));
+        }
+        true
+    }
+
+    fn opens_tool(&mut self, opening: &Opening, tool: usize, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> bool {
+        let declared = self.vocabulary.declares(Some(tool), tag.name);
+        let other_tool = self.vocabulary.exact(tag.name).is_some();
+        let opens = if tag.close { tag.closes(&opening.name) } else { declared || (tag.is_plain() && !other_tool) };
+        if opens {
+            self.begin_with(opening, Form::Cline, tag, tag_at, out);
+        }
+        opens
+    }
+
+    fn begin_with(&mut self, opening: &Opening, form: Form, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> u32 {
+        let tool = match opening.kind {
+            Kind::Tool(tool) => Some(tool),
+            _ => self.vocabulary.resolve(&opening.name),
+        };
+        let call_close = opening.tag.clone();
+        let index = self.begin(opening, form.clone(), out);
+        let mut open = Open::new(index, form, opening.name.clone(), tool);
+        open.call_close = call_close;
+        if tag.close {
+            out.event(Event::CallEnd { index, at: tag_at + tag.len });
+            self.state = State::Gap;
+        } else {
+            open.begin_argument(tag, tag_at, out);
+            self.state = State::Call(Box::new(open));
+        }
+        index
+    }
+
+    fn begin(&mut self, opening: &Opening, form: Form, out: &mut dyn Sink) -> u32 {
+        let index = self.calls;
+        self.calls = self.calls.saturating_add(1);
+        self.held.clear();
+        self.blank.clear();
+        self.closed = None;
+        let dialect = Some(form.dialect());
+        out.event(Event::CallStart { index, id: None, name: &opening.name, dialect, at: opening.at });
+        index
+    }
+
+    /// The tag turned out to be prose.
+    fn mention_only(&mut self, opening: Opening, words_follow: bool, out: &mut dyn Sink) {
+        let held = std::mem::take(&mut self.held);
+        self.prose.read(&held);
+        self.say(&held, out);
+        self.held = held;
+        self.held.clear();
+        if words_follow && matches!(opening.kind, Kind::Tool(_)) {
+            let span = Span::new(opening.at, opening.at + opening.len);
+            self.mention.get_or_insert(super::Mention { why: BARE, name: opening.name, span });
+        }
+    }
+
+    /// The text ended behind a tag that may have opened a call.
+    pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, out: &mut dyn Sink) {
+        let certain = matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) && opening.first;
+        if !certain {
+            return self.mention_only(opening, false, out);
+        }
+        let form = if opening.kind == Kind::Invoke { Form::Invoke(String::new()) } else { Form::Cline };
+        let index = self.begin(&opening, form, out);
+        out.event(Event::CallCut { index, why, at: self.offset });
+    }
+}
+
+/// Why a tool's tag that is followed by words is only a mention.
+pub(super) const BARE: &str = "without argument tags";

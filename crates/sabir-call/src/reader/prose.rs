@@ -1,0 +1,346 @@
+//! Prose: which places of a Markdown-like text only mention a call.
+//!
+//! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, to an equal run or the end of
+//! the paragraph), indented code after a blank line, block quotes, and a quotation mark right before the tag.
+//! Unsupported: HTML comments, nested list indentation (four blanks after an empty line are code everywhere).
+//!
+//! One byte at a time, bounded state: where the chunks are cut cannot matter.
+
+/// Where in the prose we are.
+#[derive(Debug, Clone)]
+pub(crate) struct Prose {
+    line: Line,
+    /// Columns of white space at the start of the line.
+    indent: usize,
+    /// The line before this one was blank (or there is none).
+    after_blank: bool,
+    fence: Option<Fence>,
+    /// Length of the backtick run that opened inline code.
+    code: Option<usize>,
+    /// The run of backticks or tildes that is being read.
+    run: usize,
+    run_of: u8,
+    escaped: bool,
+    /// The previous bytes, newest last: enough to see a quotation mark.
+    last: [u8; 3],
+    /// Bytes read so far, and how many of them up to the last that is no white space.
+    read: usize,
+    solid: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Only white space so far.
+    Start,
+    /// A run of fence characters that began the line.
+    Run,
+    /// The words after the characters that open a fence.
+    Info,
+    /// The white space after the characters that close a fence.
+    Close,
+    /// Ordinary text.
+    Inside,
+    /// A block quote.
+    Quote,
+    /// Indented code.
+    Code,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fence {
+    mark: u8,
+    length: usize,
+}
+
+impl Default for Prose {
+    fn default() -> Self {
+        Self {
+            line: Line::Start,
+            indent: 0,
+            after_blank: true,
+            fence: None,
+            code: None,
+            run: 0,
+            run_of: 0,
+            escaped: false,
+            last: [b'\n'; 3],
+            read: 0,
+            solid: 0,
+        }
+    }
+}
+
+impl Prose {
+    /// Whether a tag at this place is only mentioned.
+    pub(crate) fn mentions(&self) -> bool {
+        let indented = self.line == Line::Start && self.indent >= 4 && self.after_blank;
+        // A run that has just ended has not been weighed yet: an open run that equals the open code closes it.
+        let code = match (self.code, self.run) {
+            (code, 0) => code.is_some(),
+            (None, _) => true,
+            (Some(open), run) => open != run,
+        };
+        self.fence.is_some() || code || indented || matches!(self.line, Line::Quote | Line::Code | Line::Info) || self.quoted()
+    }
+
+    /// Whether only white space precedes on this line.
+    pub(crate) fn at_line_start(&self) -> bool {
+        self.line == Line::Start
+    }
+
+    /// How many bytes have been read.
+    pub(crate) fn position(&self) -> usize {
+        self.read
+    }
+
+    /// Whether nothing but white space has been read since that position.
+    pub(crate) fn blank_since(&self, position: usize) -> bool {
+        self.solid <= position
+    }
+
+    /// The byte before this place.
+    pub(crate) fn previous(&self) -> u8 {
+        let [.., last] = self.last;
+        last
+    }
+
+    /// Reads on to the next `<` of `text` or to its end, and returns how many bytes that was.
+    pub(crate) fn skip(&mut self, text: &str) -> usize {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            if byte == b'<' {
+                return at;
+            }
+            self.byte(byte);
+            at += 1;
+            if self.line == Line::Inside && self.run == 0 && !self.escaped {
+                at = self.leap(bytes, at);
+            }
+        }
+        at
+    }
+
+    /// Reads all of `text`, its `<` included.
+    pub(crate) fn read(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.byte(byte);
+        }
+    }
+
+    /// After a call or a thought: a new start in the middle of a line.
+    pub(crate) fn resume(&mut self) {
+        let (read, solid) = (self.read, self.solid);
+        *self = Self { line: Line::Inside, after_blank: false, last: *b"  >", read, solid, ..Self::default() };
+    }
+
+    /// Inside a line nothing matters but `<`, backticks, backslashes and the line's end.
+    fn leap(&mut self, bytes: &[u8], from: usize) -> usize {
+        let rest = bytes.get(from..).unwrap_or_default();
+        let stop = memchr::memchr3(b'<', b'`', b'\n', rest).unwrap_or(rest.len());
+        let stop = memchr::memchr(b'\\', rest.get(..stop).unwrap_or_default()).unwrap_or(stop);
+        for &byte in rest.get(stop.saturating_sub(3)..stop).unwrap_or_default() {
+            self.remember(byte);
+        }
+        let leapt = rest.get(..stop).unwrap_or_default();
+        if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
+            self.solid = self.read + solid + 1;
+        }
+        self.read += stop;
+        from + stop
+    }
+
+    fn remember(&mut self, byte: u8) {
+        let [_, second, third] = self.last;
+        self.last = [second, third, byte];
+    }
+
+    /// Takes one byte.
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.remember(byte);
+        self.read += 1;
+        if !byte.is_ascii_whitespace() {
+            self.solid = self.read;
+        }
+        if byte == b'\n' {
+            return self.end_line();
+        }
+        match self.line {
+            Line::Start => self.first(byte),
+            Line::Run if byte == self.run_of => self.run += 1,
+            Line::Run => self.end_fence_run(byte),
+            Line::Info => self.info(byte),
+            Line::Close if !byte.is_ascii_whitespace() => self.line = Line::Inside,
+            Line::Inside if self.fence.is_none() => self.inside(byte),
+            Line::Inside | Line::Quote | Line::Code | Line::Close => {}
+        }
+    }
+
+    fn first(&mut self, byte: u8) {
+        match byte {
+            b' ' => self.indent += 1,
+            b'\t' => self.indent += 4,
+            b'\r' => {}
+            b'`' | b'~' if self.indent < 4 => {
+                (self.line, self.run, self.run_of) = (Line::Run, 1, byte);
+            }
+            _ if self.fence.is_some() => self.line = Line::Inside,
+            _ if self.indent >= 4 && self.after_blank => self.line = Line::Code,
+            b'>' if self.indent < 4 => self.line = Line::Quote,
+            _ => {
+                self.line = Line::Inside;
+                self.inside(byte);
+            }
+        }
+    }
+
+    /// The first byte after a run of fence characters at the start of a line.
+    fn end_fence_run(&mut self, byte: u8) {
+        let (run, mark) = (std::mem::take(&mut self.run), self.run_of);
+        match self.fence {
+            Some(fence) if fence.mark == mark && run >= fence.length && byte.is_ascii_whitespace() => {
+                self.line = Line::Close;
+            }
+            Some(_) => self.line = Line::Inside,
+            None if run >= 3 && self.code.is_none() => {
+                self.fence = Some(Fence { mark, length: run });
+                self.line = Line::Info;
+                self.info(byte);
+            }
+            None => {
+                self.line = Line::Inside;
+                if mark == b'`' {
+                    self.toggle(run);
+                }
+                self.inside(byte);
+            }
+        }
+    }
+
+    /// A backtick in the words behind a backtick fence: it was inline code after all.
+    fn info(&mut self, byte: u8) {
+        if byte != b'`' {
+            return;
+        }
+        if let Some(Fence { mark: b'`', length }) = self.fence.take() {
+            self.code = Some(length);
+        }
+        self.line = Line::Inside;
+        self.inside(byte);
+    }
+
+    fn inside(&mut self, byte: u8) {
+        if byte == b'`' && !(self.escaped && self.code.is_none()) {
+            self.run += 1;
+            self.run_of = b'`';
+            self.escaped = false;
+            return;
+        }
+        let run = std::mem::take(&mut self.run);
+        if run > 0 {
+            self.toggle(run);
+        }
+        self.escaped = byte == b'\\' && !self.escaped;
+    }
+
+    fn toggle(&mut self, run: usize) {
+        self.code = match self.code {
+            None => Some(run),
+            Some(open) if open == run => None,
+            open => open,
+        };
+    }
+
+    fn end_line(&mut self) {
+        if self.line == Line::Run {
+            self.end_fence_run(b'\n');
+        }
+        match self.line {
+            Line::Close => self.fence = None,
+            Line::Inside if self.fence.is_none() => self.inside(b'\n'),
+            _ => {}
+        }
+        let blank = self.line == Line::Start;
+        // Indented code goes on over the next indented line.
+        self.after_blank = blank || self.line == Line::Code;
+        if blank {
+            self.code = None;
+        }
+        (self.line, self.indent, self.escaped) = (Line::Start, 0, false);
+    }
+
+    fn quoted(&self) -> bool {
+        let [first, second, third] = self.last;
+        matches!(third, b'"' | b'\'') || matches!([first, second, third], [0xe2, 0x80, 0x9c..=0x9e | 0x98..=0x9a]) || [second, third] == [0xc2, 0xab]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prose;
+
+    /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
+    fn places(text: &str) -> String {
+        let mut prose = Prose::default();
+        let mut found = String::new();
+        for (at, byte) in text.bytes().enumerate() {
+            if byte == b'<' {
+                found.push(if prose.mentions() { 'm' } else { 'c' });
+            }
+            let mut leaping = prose.clone();
+            prose.byte(byte);
+            if byte != b'<' {
+                let n = leaping.skip(&text[at..].chars().next().unwrap().to_string());
+                assert_eq!(n.min(1), 1);
+            }
+        }
+        let mut skipping = Prose::default();
+        let (mut again, mut rest) = (String::new(), text);
+        loop {
+            rest = &rest[skipping.skip(rest)..];
+            if rest.is_empty() {
+                break;
+            }
+            again.push(if skipping.mentions() { 'm' } else { 'c' });
+            skipping.byte(b'<');
+            rest = &rest[1..];
+        }
+        assert_eq!(found, again, "leaping changes the result: {text}");
+        found
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(places(text), expected, "{text}");
+    }
+
+    #[test]
+    fn fences() {
+        check("<", "c");
+        check("```xml\n<\n```\n<", "mc");
+        check("````\n<\n```\n<\n````\n<", "mmc");
+        check("~~~\n<\n```\n<\n~~~\n<", "mmc");
+        check("   ```\n<\n   ```  \n<", "mc");
+        check("```\n<\n``` x\n<", "mm");
+        check("```a`b``` <\n<", "cc");
+    }
+
+    #[test]
+    fn inline_code() {
+        check("a `<` b <", "mc");
+        check("a ``<`<`` b <", "mmc");
+        check("a ` b\n<", "m");
+        check("a ` b\n\n<", "c");
+        check("a \\` b <", "c");
+        check("`<` <", "mc");
+        check("`a`<", "c");
+    }
+
+    #[test]
+    fn quotes_and_indentation() {
+        check("> <\n<", "mc");
+        check("a\n\n    <\n    <\n<", "mmc");
+        check("a\n    <", "c");
+        check("say \"<\" or “<” or «<» or '<", "mmmm");
+        check("it's <", "c");
+    }
+}

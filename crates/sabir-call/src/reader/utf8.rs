@@ -1,0 +1,97 @@
+//! Bytes to text: joins characters that the network cut, and replaces what is no UTF-8.
+//!
+//! Each maximal invalid sequence becomes one U+FFFD (the Unicode standard's recommended practice, and what
+//! `String::from_utf8_lossy` does), wherever the chunks are cut.
+
+/// Up to three bytes of a character that is not whole yet.
+#[derive(Debug, Default)]
+pub(crate) struct Utf8 {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl Utf8 {
+    /// Whether a character is waiting for its rest.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.length > 0
+    }
+
+    /// Takes bytes and hands on text; the flag says that the text is the replacement of something invalid.
+    pub(crate) fn push(&mut self, chunk: &[u8], mut out: impl FnMut(&str, bool)) {
+        let mut rest = chunk;
+        while self.length > 0 {
+            let Some((&byte, after)) = rest.split_first() else { return };
+            if let Some(slot) = self.bytes.get_mut(self.length) {
+                *slot = byte;
+            }
+            let joined = self.bytes.get(..=self.length).unwrap_or_default();
+            match std::str::from_utf8(joined) {
+                Ok(text) => {
+                    out(text, false);
+                    self.length = 0;
+                    rest = after;
+                }
+                Err(error) if error.error_len().is_none() => {
+                    self.length += 1;
+                    rest = after;
+                }
+                Err(_) => {
+                    // The new byte does not belong to the character: it is looked at again on its own.
+                    self.length = 0;
+                    out("\u{fffd}", true);
+                }
+            }
+        }
+        loop {
+            let (text, error) = match std::str::from_utf8(rest) {
+                Ok(text) => (text, None),
+                Err(error) => {
+                    let valid = rest.get(..error.valid_up_to()).unwrap_or_default();
+                    (std::str::from_utf8(valid).unwrap_or_default(), Some(error))
+                }
+            };
+            if !text.is_empty() {
+                out(text, false);
+            }
+            let Some(error) = error else { return };
+            let tail = rest.get(error.valid_up_to()..).unwrap_or_default();
+            let Some(length) = error.error_len() else {
+                for (slot, byte) in self.bytes.iter_mut().zip(tail) {
+                    *slot = *byte;
+                }
+                self.length = tail.len();
+                return;
+            };
+            out("\u{fffd}", true);
+            rest = tail.get(length..).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Utf8;
+
+    fn joined(bytes: &[u8], size: usize) -> String {
+        let mut utf8 = Utf8::default();
+        let mut text = String::new();
+        for chunk in bytes.chunks(size) {
+            utf8.push(chunk, |piece, _| text.push_str(piece));
+        }
+        if utf8.is_cut() {
+            text.push('\u{fffd}');
+        }
+        text
+    }
+
+    #[test]
+    fn equals_the_lossy_conversion_however_it_is_cut() {
+        let cases: [&[u8]; 6] =
+            ["Grüße 🌍 日本".as_bytes(), b"a\xffb\xc3", b"\xf0\x9f\x8c", b"\xf0\x9f\x8cx", b"\xe2\x28\xa1\xc3\xa9", b"\xc3\xc3\xa9"];
+        for bytes in cases {
+            for size in 1..=bytes.len() {
+                assert_eq!(joined(bytes, size), String::from_utf8_lossy(bytes), "{bytes:?} in chunks of {size}");
+            }
+        }
+    }
+}

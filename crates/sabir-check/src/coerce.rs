@@ -1,0 +1,509 @@
+//! Coercion: from what the model wrote to the value that the schema declares.
+//!
+//! What each form becomes (`T` are the types that the schema allows for the argument):
+//!
+//! | form | `T` | becomes |
+//! | --- | --- | --- |
+//! | any | none declared | the string |
+//! | raw, string | holds `string` | the string, byte for byte, *whatever else `T` holds*; see below |
+//! | raw | integer, number | the JSON number; `10.0` is the integer `10` |
+//! | raw | boolean | `true`, `True`, `false` or `False`; no other word |
+//! | raw | null | `null` or `None` |
+//! | raw | array, object | JSON text, or nested elements; no text at all is an empty one |
+//! | string | anything else | the JSON value in it, as a repair |
+//! | JSON | any | what the text says; `10.0` is the integer `10` where an integer is declared |
+//!
+//! White space around a raw scalar is dropped as a repair; around JSON and elements it means nothing.
+//!
+//! **Unions.** A union that holds `string` keeps the string: `["string", "integer"]` makes `"10"` of `10`, because the
+//! schema allows it and law 5 wants the bytes. Only where validation refuses the string (an `enum`, a `pattern`, a
+//! `const`) is the text read as the other types, and that reading counts only if validation accepts it. Among the other
+//! types the first that fits is taken: null, boolean, integer, number, array or object.
+//!
+//! **Nested elements.** In an array every child is an item: `<suggest>a</suggest><suggest>b</suggest>` is `["a", "b"]`.
+//! Children that are themselves properties of the items are one item whose own tag was left out. In an object every child
+//! is a property, and a repeated one an array. A child is typed by its own schema; where that fails it stays text, and
+//! validation says what is wrong with it. Attributes are kept where the schema wants an object, as properties, and then
+//! the text goes to the property `text`, `content` or `value`, whichever is declared, else to the only declared string
+//! that no attribute gives, else to `text`. Where the schema wants no object, attributes are dropped.
+
+use std::collections::HashMap;
+
+use sabir_call::ArgForm;
+use serde_json::{Map, Number, Value};
+
+use crate::element::{Element, elements};
+use crate::repair::{Repairs, Text};
+use crate::schema::{Shape, Types};
+
+/// How deep nested elements are read; what lies deeper stays text.
+const DEPTH: u8 = 16;
+
+/// A value, and the rules that it took.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Reading {
+    pub(crate) value: Value,
+    pub(crate) rules: Vec<&'static str>,
+}
+
+/// Why a text cannot be read as the schema wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Mismatch {
+    /// It has another type; these were expected.
+    Type(Types),
+    /// It begins like JSON and is none.
+    Json {
+        /// The parser's words, without the position.
+        message: String,
+        /// Offset of the mistake in the text.
+        at: usize,
+    },
+}
+
+impl Reading {
+    fn plain(value: Value) -> Self {
+        Self { value, rules: Vec::new() }
+    }
+}
+
+/// Reads `text` as a value of one of `types` (`None`: anything).
+pub(crate) fn read(
+    text: &str,
+    form: ArgForm,
+    shape: Shape<'_>,
+    types: Option<Types>,
+    repairs: Repairs,
+) -> Result<Reading, Mismatch> {
+    if form == ArgForm::Json {
+        let reading = json(text, repairs)?;
+        return Ok(Reading { value: whole(reading.value, types), ..reading });
+    }
+    let Some(types) = types.filter(|types| !types.has(Types::STRING)) else {
+        return Ok(Reading::plain(Value::String(text.to_owned())));
+    };
+    if form == ArgForm::Raw {
+        if let Some(value) = scalar(text, types) {
+            return Ok(Reading::plain(value));
+        }
+        let nests = types.has(Types::ARRAY) || types.has(Types::OBJECT);
+        if nests && let Some(reading) = structure(text, shape, types, repairs)? {
+            return Ok(reading);
+        }
+    }
+    let repaired = repairs.value(&Text { text, form, types });
+    repaired.map(|(rule, value)| Reading { value, rules: vec![rule] }).ok_or(Mismatch::Type(types))
+}
+
+/// Reads a null, a boolean or a number in exactly the documented spellings.
+pub(crate) fn scalar(text: &str, types: Types) -> Option<Value> {
+    match text {
+        "null" | "None" => return types.has(Types::NULL).then_some(Value::Null),
+        "true" | "True" => return types.has(Types::BOOLEAN).then_some(Value::Bool(true)),
+        "false" | "False" => return types.has(Types::BOOLEAN).then_some(Value::Bool(false)),
+        _ => {}
+    }
+    // The parser of numbers would also skip white space, which is a repair's business.
+    if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let number: Number = serde_json::from_str(text).ok()?;
+    if types.has(Types::NUMBER) {
+        return Some(Value::Number(number));
+    }
+    integer(&number).filter(|_| types.has(Types::INTEGER)).map(Value::Number)
+}
+
+/// The number without its `.0`; `None` where it is not whole, or too large for a float to be exact.
+fn integer(number: &Number) -> Option<Number> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if !number.is_f64() {
+        return Some(number.clone());
+    }
+    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)?;
+    #[expect(clippy::cast_possible_truncation, reason = "the float is whole and below 2^53")]
+    Some(Number::from(float as i64))
+}
+
+/// Writes `10.0` as `10` where an integer is wanted.
+fn whole(value: Value, types: Option<Types>) -> Value {
+    match &value {
+        Value::Number(number) if types.is_some_and(|types| types.has(Types::INTEGER) && !types.has(Types::NUMBER)) => {
+            integer(number).map_or(value, Value::Number)
+        }
+        _ => value,
+    }
+}
+
+fn json(text: &str, repairs: Repairs) -> Result<Reading, Mismatch> {
+    let error = match serde_json::from_str(text) {
+        Ok(value) => return Ok(Reading::plain(value)),
+        Err(error) => error,
+    };
+    if let Some((rules, relaxed)) = repairs.json(text) {
+        return Ok(Reading { value: relaxed.value, rules });
+    }
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
+    let message = error.to_string();
+    let message = match message.split(" at line ").next() {
+        Some(message) if !error.is_eof() => message.to_owned(),
+        _ => "the text ends too early".to_owned(),
+    };
+    Err(Mismatch::Json { message, at })
+}
+
+/// Reads an array or an object; `None` where the text begins like neither.
+fn structure(text: &str, shape: Shape<'_>, types: Types, repairs: Repairs) -> Result<Option<Reading>, Mismatch> {
+    let start = text.trim_ascii_start();
+    if start.is_empty() {
+        let empty = if types.has(Types::ARRAY) { Value::Array(Vec::new()) } else { Value::Object(Map::new()) };
+        return Ok(Some(Reading::plain(empty)));
+    }
+    if start.starts_with(['{', '[']) {
+        return json(text, repairs).map(Some);
+    }
+    let children = if start.starts_with('<') { elements(text) } else { None };
+    Ok(children.map(|children| {
+        let list = types.has(Types::ARRAY);
+        Reading::plain(if list { array(&children, shape, DEPTH) } else { object(&children, shape, DEPTH).into() })
+    }))
+}
+
+fn array(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Value {
+    let items = shape.items();
+    let known = items.names();
+    let bare = !children.is_empty() && children.iter().all(|child| known.contains(&child.name));
+    if bare && items.types().is_some_and(|types| types.has(Types::OBJECT)) {
+        return Value::Array(vec![object(children, items, depth).into()]);
+    }
+    Value::Array(children.iter().map(|child| value(child, items, depth)).collect())
+}
+
+fn object(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Map<String, Value> {
+    let mut groups: Vec<(&str, Vec<&Element<'_>>)> = Vec::new();
+    let mut known = HashMap::new();
+    for child in children {
+        let index = *known.entry(child.name).or_insert(groups.len());
+        match groups.get_mut(index) {
+            Some((_, group)) => group.push(child),
+            None => groups.push((child.name, vec![child])),
+        }
+    }
+    let property = |(name, group): (&str, Vec<&Element<'_>>)| {
+        let shape = shape.property(name);
+        let read = match group.as_slice() {
+            [child] => value(child, shape, depth),
+            _ => {
+                let list = shape.types().is_some_and(|types| types.has(Types::ARRAY));
+                let shape = if list { shape.items() } else { shape };
+                Value::Array(group.iter().map(|child| value(child, shape, depth)).collect())
+            }
+        };
+        (name.to_owned(), read)
+    };
+    groups.into_iter().map(property).collect()
+}
+
+/// The value of one element; its text where nothing else fits.
+fn value(element: &Element<'_>, shape: Shape<'_>, depth: u8) -> Value {
+    let text = || Value::String(element.text().to_owned());
+    let Some(types) = shape.types().filter(|types| !types.has(Types::STRING)) else { return text() };
+    let Some(depth) = depth.checked_sub(1) else { return text() };
+    let trimmed = element.text().trim_ascii();
+    if let Some(value) = scalar(trimmed, types) {
+        return value;
+    }
+    if trimmed.starts_with(['{', '[']) {
+        return serde_json::from_str(trimmed).unwrap_or_else(|_| text());
+    }
+    let children = element.children();
+    match children {
+        Some(children) if types.has(Types::ARRAY) => array(&children, shape, depth),
+        None if types.has(Types::ARRAY) => {
+            // One child of a list property that is no list itself is its only item.
+            let items = shape.items();
+            Value::Array(vec![value(element, items, depth)])
+        }
+        children if types.has(Types::OBJECT) => {
+            let inner = children.map(|children| object(&children, shape, depth));
+            with_attributes(element, inner, shape).map_or_else(text, Value::Object)
+        }
+        _ => text(),
+    }
+}
+
+/// An object's element: its attributes, and its properties or its text. `None`: text alone makes no object.
+fn with_attributes(
+    element: &Element<'_>,
+    inner: Option<Map<String, Value>>,
+    shape: Shape<'_>,
+) -> Option<Map<String, Value>> {
+    let attribute = |(name, text): &(&str, &str)| {
+        let types = shape.property(name).types().filter(|types| !types.has(Types::STRING));
+        let value = types.and_then(|types| scalar(text, types));
+        ((*name).to_owned(), value.unwrap_or_else(|| Value::String((*text).to_owned())))
+    };
+    let mut object: Map<String, Value> = element.attributes.iter().map(attribute).collect();
+    if let Some(inner) = inner {
+        object.extend(inner);
+        return Some(object);
+    }
+    let names = shape.names();
+    let usual = ["text", "content", "value"].into_iter().find(|name| names.contains(name));
+    let is_string = |name: &&str| shape.property(name).types().is_some_and(|types| types.has(Types::STRING));
+    let only = || {
+        let mut free = names.iter().copied().filter(|name| !object.contains_key(*name)).filter(is_string);
+        free.next().filter(|_| free.next().is_none())
+    };
+    if usual.is_none() && object.is_empty() {
+        return None;
+    }
+    let key = usual.or_else(only).unwrap_or("text").to_owned();
+    object.insert(key, Value::String(element.text().to_owned()));
+    Some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sabir_call::ArgForm;
+    use serde_json::{Value, json};
+
+    use super::{Mismatch, read};
+    use crate::repair::Repairs;
+    use crate::schema::Shape;
+
+    fn coerce(text: &str, form: ArgForm, schema: &Value) -> String {
+        let shape = Shape::new(schema);
+        match read(text, form, shape, shape.types(), Repairs::all()) {
+            Ok(reading) if reading.rules.is_empty() => reading.value.to_string(),
+            Ok(reading) => format!("{} ({})", reading.value, reading.rules.join(", ")),
+            Err(Mismatch::Type(types)) => format!("not {}", types.words()),
+            Err(Mismatch::Json { message, at }) => format!("{message} @{at}"),
+        }
+    }
+
+    fn check(form: ArgForm, schema: Value, rows: &[(&str, &str)]) {
+        for (text, expected) in rows {
+            assert_eq!(coerce(text, form, &schema), *expected, "{text:?} as {schema}");
+        }
+    }
+
+    #[test]
+    fn raw_scalars() {
+        use ArgForm::Raw;
+        check(Raw, json!({}), &[("10", "\"10\""), ("[1]", "\"[1]\"")]);
+        check(Raw, json!({"type": "string"}), &[("10", "\"10\""), (" a\n", "\" a\\n\""), ("", "\"\"")]);
+        check(
+            Raw,
+            json!({"type": "integer"}),
+            &[
+                ("10", "10"),
+                ("-3", "-3"),
+                ("10.0", "10"),
+                ("1e2", "100"),
+                (" 10\n", "10 (trimmed_scalar)"),
+                ("18446744073709551615", "18446744073709551615"),
+                ("ten", "not an integer"),
+                ("10.5", "not an integer"),
+                ("007", "not an integer"),
+                ("+1", "not an integer"),
+                ("1e300", "not an integer"),
+                ("\"10\"", "not an integer"),
+                ("", "not an integer"),
+                ("true", "not an integer"),
+            ],
+        );
+        check(
+            Raw,
+            json!({"type": "number"}),
+            &[("30", "30"), ("1.5", "1.5"), ("1.", "not a number"), ("NaN", "not a number")],
+        );
+        check(
+            Raw,
+            json!({"type": "boolean"}),
+            &[
+                ("true", "true"),
+                ("True", "true"),
+                ("False", "false"),
+                ("\ttrue ", "true (trimmed_scalar)"),
+                ("TRUE", "not true or false"),
+                ("yes", "not true or false"),
+                ("1", "not true or false"),
+            ],
+        );
+        check(
+            Raw,
+            json!({"type": ["integer", "null"]}),
+            &[("10", "10"), ("null", "null"), ("", "not an integer or null")],
+        );
+        check(Raw, json!({"type": ["string", "integer"]}), &[("10", "\"10\"")]);
+        check(Raw, json!({"type": ["string", "null"]}), &[("null", "\"null\"")]);
+        check(Raw, json!({"enum": [1, 2]}), &[("2", "2")]);
+    }
+
+    #[test]
+    fn raw_structures() {
+        use ArgForm::Raw;
+        let strings = json!({"type": "array", "items": {"type": "string"}});
+        check(
+            Raw,
+            strings,
+            &[
+                ("[\"a\", \"b\"]", "[\"a\",\"b\"]"),
+                ("\n[1, 2,]\n", "[1,2] (trailing_comma)"),
+                ("['a']", "[\"a\"] (single_quotes)"),
+                ("[1 2]", "expected `,` or `]` @3"),
+                ("[1", "the text ends too early @1"),
+                ("\n<suggest>a</suggest>\n<suggest mode=\"code\">b</suggest>\n", "[\"a\",\"b\"]"),
+                ("<suggest>10</suggest>", "[\"10\"]"),
+                ("", "[]"),
+                ("a, b", "not an array"),
+                ("<a>1</a> and", "not an array"),
+            ],
+        );
+        let files = json!({"type": "array", "items": {"type": "object", "properties": {
+            "path": {"type": "string"}, "line_range": {"type": "string"}, "n": {"type": "integer"}}}});
+        check(
+            Raw,
+            files,
+            &[
+                ("<file><path>p</path><line_range>1-50</line_range></file>", r#"[{"path":"p","line_range":"1-50"}]"#),
+                (
+                    "<file>\n<path>p</path>\n<n> 3 </n>\n</file><file><path>q</path></file>",
+                    r#"[{"path":"p","n":3},{"path":"q"}]"#,
+                ),
+                ("<path>p</path><n>1</n>", r#"[{"path":"p","n":1}]"#),
+                ("<file n=\"3\">x</file>", r#"[{"n":3,"text":"x"}]"#),
+                ("<file>x</file>", r#"["x"]"#),
+                ("<file><path>p</path><n>many</n></file>", r#"[{"path":"p","n":"many"}]"#),
+                ("<file/>", "[{}]"),
+            ],
+        );
+        let suggestions = json!({"type": "array", "items": {"type": "object", "properties": {
+            "answer": {"type": "string"}, "mode": {"type": "string"}}}});
+        check(Raw, suggestions, &[("<suggest mode=\"code\">b</suggest>", r#"[{"mode":"code","answer":"b"}]"#)]);
+        let object = json!({"type": "object", "properties": {
+            "file": {"type": "array", "items": {"type": "string"}}, "deep": {"type": "object", "properties": {"b": {"type": "boolean"}}}}});
+        check(
+            Raw,
+            object,
+            &[
+                ("<file>a</file><file>b</file>", r#"{"file":["a","b"]}"#),
+                ("<file>a</file>", r#"{"file":["a"]}"#),
+                ("<file><x>a</x><x>b</x></file>", r#"{"file":["a","b"]}"#),
+                ("<deep><b>true</b></deep><other>1</other>", r#"{"deep":{"b":true},"other":"1"}"#),
+                ("<deep>{\"b\": 1}</deep>", r#"{"deep":{"b":1}}"#),
+                ("<o>1</o><o>2</o>", r#"{"o":["1","2"]}"#),
+                ("{}", "{}"),
+                ("", "{}"),
+            ],
+        );
+    }
+
+    #[test]
+    fn strings_and_json() {
+        use ArgForm::{Json, String};
+        check(
+            String,
+            json!({"type": "integer"}),
+            &[("10", "10 (stringified_value)"), (" 10", "not an integer"), ("ten", "not an integer")],
+        );
+        check(
+            String,
+            json!({"type": "boolean"}),
+            &[("true", "true (stringified_value)"), ("True", "not true or false")],
+        );
+        check(
+            String,
+            json!({"type": "array"}),
+            &[("[1]", "[1] (double_encoding)"), ("{}", "not an array"), ("", "not an array")],
+        );
+        check(
+            String,
+            json!({"type": "object"}),
+            &[("{\"a\": 1}", "{\"a\":1} (double_encoding)"), ("{\"a\": 1", "not an object")],
+        );
+        check(String, json!({"type": ["object", "string"]}), &[("{}", "\"{}\"")]);
+        check(
+            Json,
+            json!({"type": "integer"}),
+            &[("10.0", "10"), ("10.5", "10.5"), ("tru", "the text ends too early @2")],
+        );
+        check(Json, json!({"type": "boolean"}), &[("True", "true (python_literal)")]);
+        check(Json, json!({"type": "string"}), &[("10", "10")]);
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let schema = json!({"type": "array", "items": {"$ref": "#"}});
+        let text = "<a>".repeat(2000) + &"</a>".repeat(2000);
+        let Value::Array(_) = serde_json::from_str(&coerce(&text, ArgForm::Raw, &schema)).unwrap() else { panic!() };
+        // An item that is a list of itself, of text: the only-item rule must end too.
+        assert!(coerce("<a>x</a>", ArgForm::Raw, &schema).starts_with("[["));
+    }
+
+    fn schemas() -> impl Strategy<Value = Value> {
+        let kind =
+            prop::sample::select(vec!["string", "integer", "number", "boolean", "null", "array", "object", "odd"]);
+        let leaf = prop_oneof![
+            Just(json!(true)),
+            Just(json!(null)),
+            Just(json!({"$ref": "#"})),
+            Just(json!({"$ref": "#/nowhere"})),
+            Just(json!({"type": 3, "enum": "x", "properties": [], "required": {}})),
+            kind.prop_map(|kind| json!({"type": kind})),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let list = prop::collection::vec(inner.clone(), 0..4);
+            prop_oneof![
+                inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
+                (inner.clone(), inner).prop_map(|(a, b)| json!({"type": "object", "properties": {"a": a, "b": b}})),
+                list.clone().prop_map(|list| json!({"anyOf": list})),
+                list.prop_map(|list| json!({"allOf": list, "items": {"$ref": "#"}})),
+            ]
+        })
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let pieces = vec![
+            "<a>",
+            "</a>",
+            "<b x='1'>",
+            "</b>",
+            "<a/>",
+            "\n",
+            " ",
+            "1",
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"",
+            ",",
+            "True",
+            "é",
+            "<",
+        ];
+        let markup = prop::collection::vec(prop::sample::select(pieces), 0..24).prop_map(|pieces| pieces.concat());
+        prop_oneof![markup, ".*"]
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_of_any_schema_is_read_without_panic(schema in schemas(), text in texts()) {
+            for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
+                coerce(&text, form, &schema);
+            }
+        }
+
+        #[test]
+        fn strings_are_byte_exact(text in any::<String>()) {
+            for schema in [json!({"type": "string"}), json!({}), json!({"type": ["string", "integer", "object"]})] {
+                for form in [ArgForm::Raw, ArgForm::String] {
+                    prop_assert_eq!(coerce(&text, form, &schema), Value::String(text.clone()).to_string());
+                }
+            }
+        }
+    }
+}

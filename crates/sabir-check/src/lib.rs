@@ -1,0 +1,59 @@
+//! Is the call right?
+//!
+//! A parser yields what a model wrote. Whether that may run is decided here, in one place for native and prompted calls
+//! alike, so that no spelling has a weaker gate than another. The main decision: **a call is typed, then judged, and never
+//! guessed.** Text becomes values by the tool's own JSON Schema; slips with exactly one reading are set right by named
+//! rules ([`RULES`]), each on the record with what stood there before; everything else is a [`Fault`](sabir_call::Fault)
+//! that says where, what was expected and what was found. All faults are collected, since a model that learns of one
+//! mistake at a time pays a turn for each. [`feedback`] puts them into words for it.
+//!
+//! ```
+//! use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet};
+//! use sabir_check::{CallState, Checker, feedback};
+//!
+//! let tools = ToolSet::from_json(
+//!     r#"[{"name": "read_file", "description": "Reads a file.", "parameters": {
+//!         "type": "object",
+//!         "properties": {"path": {"type": "string"}, "start_line": {"type": "integer"}},
+//!         "required": ["path"]}}]"#,
+//! )?;
+//!
+//! // What a parser would emit for `<read_file><path>a.rs</path><start_line>ten</start_line></read_file>`.
+//! let source = "<read_file><path>a.rs</path><start_line>ten</start_line></read_file>";
+//! let mut draft = Draft::default();
+//! for event in [
+//!     Event::CallStart { index: 0, id: None, name: "read_file", dialect: Some("cline"), at: 0 },
+//!     Event::ArgStart { index: 0, name: "path", form: ArgForm::Raw, at: 17 },
+//!     Event::ArgDelta { index: 0, text: "a.rs" },
+//!     Event::ArgEnd { index: 0, lead: "", at: 21 },
+//!     Event::ArgStart { index: 0, name: "start_line", form: ArgForm::Raw, at: 40 },
+//!     Event::ArgDelta { index: 0, text: "ten" },
+//!     Event::ArgEnd { index: 0, lead: "", at: 43 },
+//!     Event::CallEnd { index: 0, at: source.len() },
+//! ] {
+//!     draft.event(event);
+//! }
+//!
+//! let checked = Checker::new(tools.clone()).check_all(&draft);
+//! let call = checked.first().ok_or("a call")?;
+//! assert_eq!(call.state, CallState::Rejected);
+//! let fault = call.faults.first().ok_or("a fault")?;
+//! assert_eq!(fault.message, "`start_line` must be an integer, but is \"ten\"");
+//!
+//! let words = feedback(&checked, &draft.faults, source, &Protocol::Native, &tools);
+//! assert!(words.is_some_and(|words| words.contains("^^^")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arguments;
+mod coerce;
+mod element;
+mod feedback;
+mod gate;
+mod relaxed;
+mod repair;
+mod schema;
+
+pub use feedback::{CAP as FEEDBACK_CAP, feedback};
+pub use gate::{CallState, Checked, Checker};
+pub use repair::{RULES, Repair, Repairs, Rule};

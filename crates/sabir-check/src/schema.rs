@@ -1,0 +1,319 @@
+//! Reading a tool's JSON Schema: which arguments and types it declares, and what it says of a typed value.
+//!
+//! Two readers share this file. Coercion needs to know what a schema *allows* before there is a value ([`Shape`]);
+//! validation needs a compiled validator of the whole schema, so that `$ref` works ([`Compiled`]).
+//!
+//! Supported in a [`Shape`]: `type`, `enum`, `const`, `properties`, `items`, `required`, `additionalProperties`, local
+//! `$ref` (`#` and `#/…`), and all of these through `allOf`, `anyOf` and `oneOf`. Unsupported, hence read as "anything":
+//! `$anchor`, `$dynamicRef`, `if`, `not`, `prefixItems`. Every walk has a budget, since schemas come from other people's
+//! servers and may refer to themselves.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// How many schema nodes one question may look at.
+const BUDGET: u32 = 512;
+
+static ANYTHING: Value = Value::Bool(true);
+
+/// A set of JSON types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Types(u8);
+
+impl Types {
+    pub(crate) const NULL: Self = Self(1);
+    pub(crate) const BOOLEAN: Self = Self(2);
+    pub(crate) const INTEGER: Self = Self(4);
+    /// Numbers that need not be whole. A schema's `number` is this and [`Types::INTEGER`].
+    pub(crate) const NUMBER: Self = Self(8);
+    pub(crate) const STRING: Self = Self(16);
+    pub(crate) const ARRAY: Self = Self(32);
+    pub(crate) const OBJECT: Self = Self(64);
+    pub(crate) const ALL: Self = Self(127);
+
+    pub(crate) fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "null" => Self::NULL,
+            "boolean" => Self::BOOLEAN,
+            "integer" => Self::INTEGER,
+            "number" => Self::NUMBER.or(Self::INTEGER),
+            "string" => Self::STRING,
+            "array" => Self::ARRAY,
+            "object" => Self::OBJECT,
+            // An unknown name makes the schema invalid; the gate says so elsewhere.
+            _ => Self::ALL,
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        Self::named(sabir_call::type_of(value)).without(match value {
+            Value::Number(number) if number.is_f64() => Self::INTEGER,
+            _ => Self(0),
+        })
+    }
+
+    /// `an integer or null`: the set in words.
+    pub(crate) fn words(self) -> String {
+        let whole = if self.has(Self::NUMBER) { "" } else { "an integer" };
+        let rows = [
+            (Self::STRING, "a string"),
+            (Self::INTEGER, whole),
+            (Self::NUMBER, "a number"),
+            (Self::BOOLEAN, "true or false"),
+            (Self::ARRAY, "an array"),
+            (Self::OBJECT, "an object"),
+            (Self::NULL, "null"),
+        ];
+        let words: Vec<&str> =
+            rows.iter().filter(|(one, word)| self.has(*one) && !word.is_empty()).map(|row| row.1).collect();
+        words.join(" or ")
+    }
+}
+
+/// A place in a tool's schema, with the whole schema at hand for `$ref`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    root: &'a Value,
+    at: &'a Value,
+}
+
+/// Which branches of a schema a question concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Branches {
+    /// What holds in any case: `$ref` and `allOf`.
+    Certain,
+    /// Also what may hold: `anyOf` and `oneOf`.
+    Possible,
+}
+
+impl<'a> Shape<'a> {
+    pub(crate) fn new(root: &'a Value) -> Self {
+        Self { root, at: root }
+    }
+
+    /// The types that are allowed; `None` where the schema declares none (or contradicts itself).
+    pub(crate) fn types(self) -> Option<Types> {
+        let types = self.types_of(self.at, &mut BUDGET.clone());
+        (types != Types::ALL && !types.is_empty()).then_some(types)
+    }
+
+    /// The schema of a property; anything where none is declared.
+    pub(crate) fn property(self, name: &str) -> Self {
+        let parts = self.parts(Branches::Possible);
+        let declared = parts.iter().find_map(|part| part.get("properties")?.get(name));
+        let other = || parts.iter().find_map(|part| part.get("additionalProperties").filter(|other| other.is_object()));
+        self.to(declared.or_else(other).unwrap_or(&ANYTHING))
+    }
+
+    /// The schema of an array's items; anything where none is declared.
+    pub(crate) fn items(self) -> Self {
+        let parts = self.parts(Branches::Possible);
+        self.to(parts.iter().find_map(|part| part.get("items")).unwrap_or(&ANYTHING))
+    }
+
+    /// The declared properties, in order.
+    pub(crate) fn names(self) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for part in self.parts(Branches::Possible) {
+            for name in part.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.keys()) {
+                if !names.contains(&name.as_str()) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
+    /// The properties that are required in any case.
+    pub(crate) fn required(self) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for part in self.parts(Branches::Certain) {
+            for name in part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
+    /// Whether a property that is not declared is a mistake.
+    ///
+    /// JSON Schema leaves an object open unless it says otherwise. A tool is the other way round: what it does not declare
+    /// it does not read, so an argument too many is a misunderstanding. Open is what says so (`additionalProperties`,
+    /// `patternProperties`) and what declares no properties at all.
+    pub(crate) fn closed(self) -> bool {
+        let parts = self.parts(Branches::Possible);
+        let says = |key: &str, is: fn(&Value) -> bool| parts.iter().any(|part| part.get(key).is_some_and(is));
+        let open =
+            says("additionalProperties", |value| *value != Value::Bool(false)) || says("patternProperties", |_| true);
+        !open && (says("properties", |_| true) || says("additionalProperties", |value| *value == Value::Bool(false)))
+    }
+
+    fn to(self, at: &'a Value) -> Self {
+        Self { at, ..self }
+    }
+
+    fn types_of(self, schema: &Value, budget: &mut u32) -> Types {
+        if *budget == 0 {
+            return Types::ALL;
+        }
+        *budget -= 1;
+        let union = |types: &mut dyn Iterator<Item = Types>| types.fold(Types(0), Types::or);
+        let mut types = match schema.get("type") {
+            Some(Value::String(name)) => Types::named(name),
+            Some(Value::Array(names)) => union(&mut names.iter().filter_map(Value::as_str).map(Types::named)),
+            _ => Types::ALL,
+        };
+        if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+            types = types.and(union(&mut values.iter().map(Types::of)));
+        }
+        if let Some(value) = schema.get("const") {
+            types = types.and(Types::of(value));
+        }
+        if let Some(target) = self.target(schema) {
+            types = types.and(self.types_of(target, budget));
+        }
+        for branch in list(schema, "allOf") {
+            types = types.and(self.types_of(branch, budget));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if schema.get(key).is_some_and(Value::is_array) {
+                types = types.and(union(&mut list(schema, key).map(|branch| self.types_of(branch, budget))));
+            }
+        }
+        match types {
+            Types::ALL if schema.get("properties").is_some() => Types::OBJECT,
+            Types::ALL if schema.get("items").is_some() => Types::ARRAY,
+            types => types,
+        }
+    }
+
+    /// This schema and those it is made of, nearest first.
+    fn parts(self, branches: Branches) -> Vec<&'a Value> {
+        let mut parts = vec![self.at];
+        let mut next = 0;
+        while let Some(&part) = parts.get(next) {
+            next += 1;
+            parts.extend(self.target(part));
+            parts.extend(list(part, "allOf"));
+            if branches == Branches::Possible {
+                parts.extend(list(part, "anyOf").chain(list(part, "oneOf")));
+            }
+            parts.truncate(BUDGET as usize);
+        }
+        parts
+    }
+
+    fn target(self, schema: &Value) -> Option<&'a Value> {
+        let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+        self.root.pointer(pointer)
+    }
+}
+
+fn list<'v>(schema: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
+    schema.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A tool's schema, ready to validate.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    validator: Result<Validator, String>,
+    told: AtomicBool,
+}
+
+impl Compiled {
+    /// Compiles. Nothing is ever fetched: a reference to another document makes the schema invalid.
+    pub(crate) fn new(schema: &Value) -> Self {
+        let validator = jsonschema::options().offline().build(schema).map_err(|error| error.masked().to_string());
+        Self { validator, told: AtomicBool::new(false) }
+    }
+
+    /// The validator; `None` where the schema is invalid.
+    pub(crate) fn validator(&self) -> Option<&Validator> {
+        self.validator.as_ref().ok()
+    }
+
+    /// What is wrong with the schema, the first time that somebody asks.
+    pub(crate) fn complaint(&self) -> Option<&str> {
+        let complaint = self.validator.as_ref().err()?;
+        (!self.told.swap(true, Ordering::Relaxed)).then_some(complaint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Compiled, Shape};
+
+    fn check(schema: Value, expected: &str) {
+        let shape = Shape::new(&schema);
+        let types = shape.types().map_or("anything".to_owned(), super::Types::words);
+        let closed = if shape.closed() { "closed" } else { "open" };
+        let (names, required) = (shape.names().join(","), shape.required().join(","));
+        assert_eq!(format!("{types}; {closed}; {names}; {required}"), expected, "{schema}");
+    }
+
+    #[test]
+    fn shapes() {
+        check(json!({}), "anything; open; ; ");
+        check(json!(true), "anything; open; ; ");
+        check(json!({"type": "number"}), "a number; open; ; ");
+        check(json!({"type": ["integer", "null"]}), "an integer or null; open; ; ");
+        check(json!({"enum": [1, 2, "x"]}), "a string or an integer; open; ; ");
+        check(json!({"anyOf": [{"type": "string"}, {"type": "array"}]}), "a string or an array; open; ; ");
+        check(json!({"items": {"type": "string"}}), "an array; open; ; ");
+        check(json!({"properties": {"a": {}}, "required": ["a"]}), "an object; closed; a; a");
+        check(json!({"properties": {"a": {}}, "additionalProperties": {}}), "an object; open; a; ");
+        check(json!({"properties": {}, "additionalProperties": false}), "an object; closed; ; ");
+        check(
+            json!({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}}),
+            "an object; closed; a; a",
+        );
+        check(
+            json!({"type": "object", "allOf": [{"properties": {"a": {}}, "required": ["a"]}],
+                   "anyOf": [{"properties": {"b": {}}, "required": ["b"]}]}),
+            "an object; closed; a,b; a",
+        );
+    }
+
+    #[test]
+    fn schemas_that_refer_to_themselves_end() {
+        check(json!({"$ref": "#"}), "anything; open; ; ");
+        let branches = vec![json!({"$ref": "#"}); 20];
+        check(json!({"anyOf": branches, "allOf": [{"$ref": "#"}]}), "anything; open; ; ");
+    }
+
+    #[test]
+    fn an_invalid_schema_complains_once() {
+        let compiled = Compiled::new(&json!({"type": "strin"}));
+        assert!(compiled.validator().is_none());
+        assert!(compiled.complaint().is_some());
+        assert!(compiled.complaint().is_none());
+        assert!(Compiled::new(&json!({"$ref": "https://example.com/s.json"})).validator().is_none());
+        assert!(Compiled::new(&json!({"type": "string"})).complaint().is_none());
+    }
+}

@@ -1,0 +1,403 @@
+//! The gates from the outside: drafts built by hand from events, verdicts and feedback read as lines.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "helpers of tests, which may panic like the tests"
+)]
+
+use sabir_call::{ArgForm, Cut, Draft, Event, Fault, FaultKind, Protocol, Sink, Span, StopReason, ToolSet};
+use sabir_check::{CallState, Checked, Checker, FEEDBACK_CAP, Repairs, feedback};
+
+const TOOLS: &str = r##"[
+ {"name": "read_file", "parameters": {"type": "object", "additionalProperties": false, "required": ["path"], "properties":
+   {"path": {"type": "string"}, "start_line": {"type": "integer"}, "end_line": {"type": ["integer", "null"]}}}},
+ {"name": "write_to_file", "parameters": {"type": "object", "required": ["path", "content"], "properties":
+   {"path": {"type": "string"}, "content": {"type": "string"}}}},
+ {"name": "execute_command", "parameters": {"type": "object", "required": ["command"], "properties":
+   {"command": {"type": "string"}, "requires_approval": {"type": "boolean"}, "timeout": {"type": "number", "maximum": 600}}}},
+ {"name": "use_mcp_tool", "parameters": {"type": "object", "required": ["server_name", "tool_name"], "properties":
+   {"server_name": {"type": "string"}, "tool_name": {"type": "string"}, "arguments": {"type": "object"}}}},
+ {"name": "ask", "parameters": {"type": "object", "required": ["question"], "properties":
+   {"question": {"type": "string"}, "follow_up": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    "kind": {"enum": ["yes_no", "open"]}, "limit": {"anyOf": [{"const": "auto"}, {"type": "integer"}]}}}},
+ {"name": "tree", "parameters": {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "required": ["name"],
+   "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}}},
+ {"name": "get_time", "parameters": {"type": "object", "properties": {}}},
+ {"name": "anything", "parameters": {"type": "object"}},
+ {"name": "broken", "parameters": {"type": "object", "properties": {"a": {"type": "strin"}}}},
+ {"name": "act", "parameters": {"type": "object", "required": ["action"], "properties": {"action": {"type": "string"}}}}
+]"##;
+
+fn tools() -> ToolSet {
+    ToolSet::from_json(TOOLS).unwrap()
+}
+
+/// A draft of one call. Each argument is `name=raw text`, `name:=string` or `name:json`.
+fn draft(name: &str, arguments: &[&str], end: Option<Cut>) -> Draft {
+    let mut draft = Draft::default();
+    let mut at = 10;
+    draft.event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0 });
+    for (position, argument) in arguments.iter().enumerate() {
+        let (name, rest) = argument.split_at(argument.find(['=', ':']).unwrap());
+        let (form, text) = match (rest.strip_prefix(":="), rest.strip_prefix('=')) {
+            (Some(text), _) => (ArgForm::String, text),
+            (_, Some(text)) => (ArgForm::Raw, text),
+            _ => (ArgForm::Json, &rest[1..]),
+        };
+        draft.event(Event::ArgStart { index: 0, name, form, at });
+        if !text.is_empty() {
+            draft.event(Event::ArgDelta { index: 0, text });
+        }
+        at += text.len();
+        if end.is_none() || position + 1 < arguments.len() {
+            draft.event(Event::ArgEnd { index: 0, lead: "", at });
+        }
+    }
+    draft.event(match end {
+        None => Event::CallEnd { index: 0, at },
+        Some(why) => Event::CallCut { index: 0, why, at },
+    });
+    draft
+}
+
+fn line(checked: &Checked) -> String {
+    let mut line = match checked.state {
+        CallState::Complete => "runs".to_owned(),
+        CallState::Rejected => "rejected".to_owned(),
+        CallState::Cut => "cut".to_owned(),
+    };
+    line += &format!(" {} {}", checked.name, serde_json::to_string(&checked.arguments).unwrap());
+    for repair in &checked.repairs {
+        line += &format!(" +{}", repair.rule);
+    }
+    for fault in &checked.faults {
+        let hint = fault.hint.as_deref().unwrap_or("");
+        line += &format!("\n  {}@{}: {} [{hint}]", fault.kind.name(), fault.span.start, fault.message);
+    }
+    line
+}
+
+#[track_caller]
+fn check(name: &str, arguments: &[&str], expected: &str) {
+    let draft = draft(name, arguments, None);
+    assert_eq!(line(&Checker::new(tools()).check_all(&draft)[0]), expected);
+}
+
+#[test]
+fn calls_that_run() {
+    check(
+        "read_file",
+        &["path=a.txt", "start_line=10", "end_line=null"],
+        r#"runs read_file {"path":"a.txt","start_line":10,"end_line":null}"#,
+    );
+    check("get_time", &[], "runs get_time {}");
+    check(
+        "write_to_file",
+        &["path=p", "content= \n<a>&amp;\r\n"],
+        r#"runs write_to_file {"path":"p","content":" \n<a>&amp;\r\n"}"#,
+    );
+    check(
+        "use_mcp_tool",
+        &["server_name=s", "tool_name=t", "arguments={\"q\": [1]}"],
+        r#"runs use_mcp_tool {"server_name":"s","tool_name":"t","arguments":{"q":[1]}}"#,
+    );
+    check("anything", &["x:{\"y\":1}", "z=1"], r#"runs anything {"x":{"y":1},"z":"1"}"#);
+    check("ask", &["question=q", "follow_up=<s>a</s><s>b</s>"], r#"runs ask {"question":"q","follow_up":["a","b"]}"#);
+    check(
+        "tree",
+        &["name=r", "children=<c><name>x</name><children><d><name>y</name></d></children></c>"],
+        r#"runs tree {"name":"r","children":[{"name":"x","children":[{"name":"y"}]}]}"#,
+    );
+    check(
+        "execute_command",
+        &["command=a && b", "timeout=30"],
+        r#"runs execute_command {"command":"a && b","timeout":30}"#,
+    );
+}
+
+#[test]
+fn a_string_in_a_union_yields_only_to_the_schema() {
+    check("ask", &["question=q", "limit=auto"], r#"runs ask {"question":"q","limit":"auto"}"#);
+    check("ask", &["question=q", "limit=10"], r#"runs ask {"question":"q","limit":10}"#);
+    check("ask", &["question=q", "limit:=10"], r#"runs ask {"question":"q","limit":10} +stringified_value"#);
+    check(
+        "ask",
+        &["question=q", "limit=many"],
+        "rejected ask {\"question\":\"q\",\"limit\":\"many\"}\n  invalid_value@11: `limit`: value is not valid under any of the schemas listed in the 'anyOf' keyword; found \"many\" []",
+    );
+}
+
+#[test]
+fn names_of_tools() {
+    check("Read_File", &["path=a"], r#"runs read_file {"path":"a"} +wrong_case_name"#);
+    check(
+        "read_fil",
+        &["path=a"],
+        "rejected read_fil {\"path\":\"a\"}\n  unknown_tool@0: there is no tool `read_fil` [did you mean `read_file`?]",
+    );
+    check(
+        "zzz",
+        &[],
+        "rejected zzz {}\n  unknown_tool@0: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
+    );
+    check(
+        "TOOL_NAME",
+        &["PARAM_NAME=PARAM_VALUE"],
+        "rejected TOOL_NAME {\"PARAM_NAME\":\"PARAM_VALUE\"}\n  placeholder@0: `TOOL_NAME` is a placeholder of the instructions, not a tool [put the name of a tool in its place]\n  placeholder@10: `PARAM_NAME` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
+    );
+    let checked = Checker::new(ToolSet::default()).check_all(&draft("x", &[], None));
+    assert_eq!(
+        line(&checked[0]),
+        "rejected x {}\n  unknown_tool@0: `x` was called, but no tools are available [answer in words]"
+    );
+}
+
+#[test]
+fn names_of_arguments() {
+    check("read_file", &["Path=a"], r#"runs read_file {"path":"a"} +wrong_case_argument"#);
+    check("execute_command", &["cmd=ls"], r#"runs execute_command {"command":"ls"} +argument_alias"#);
+    check("read_file", &["file_path=a"], r#"runs read_file {"path":"a"} +argument_alias"#);
+    check("act", &["operation=go"], r#"runs act {"action":"go"} +argument_alias"#);
+    check(
+        "write_to_file",
+        &["file=a", "contents=b"],
+        r#"runs write_to_file {"path":"a","content":"b"} +argument_alias +argument_alias"#,
+    );
+    // Two aliases for one argument, or an alias beside its target, are two readings.
+    check(
+        "execute_command",
+        &["cmd=ls", "bash=rm"],
+        "rejected execute_command {\"cmd\":\"ls\",\"bash\":\"rm\"}\n  unknown_argument@10: `execute_command` has no argument `cmd` [its arguments are `command`, `requires_approval`, `timeout`]\n  unknown_argument@12: `execute_command` has no argument `bash` [its arguments are `command`, `requires_approval`, `timeout`]\n  missing_argument@0: `execute_command` needs the argument `command` (a string), which is missing [add `command`]",
+    );
+    check(
+        "read_file",
+        &["path=a", "file=b"],
+        "rejected read_file {\"path\":\"a\",\"file\":\"b\"}\n  unknown_argument@11: `read_file` has no argument `file` [its arguments are `path`, `start_line`, `end_line`]",
+    );
+    check(
+        "read_file",
+        &["pth=a"],
+        "rejected read_file {\"pth\":\"a\"}\n  unknown_argument@10: `read_file` has no argument `pth` [did you mean `path`?]\n  missing_argument@0: `read_file` needs the argument `path` (a string), which is missing [`pth` was given; did you mean `path`?]",
+    );
+    check(
+        "get_time",
+        &["zone=x"],
+        "rejected get_time {\"zone\":\"x\"}\n  unknown_argument@10: `get_time` has no argument `zone` [it takes no arguments]",
+    );
+    check(
+        "read_file",
+        &["path=a", "path=b"],
+        "rejected read_file {\"path\":\"a\"}\n  doubled_argument@11: `path` is given twice [give it once; the first value was kept, and nothing was run]",
+    );
+    check(
+        "read_file",
+        &["path=PARAM_VALUE", "parameter1_name=x"],
+        "rejected read_file {\"path\":\"PARAM_VALUE\",\"parameter1_name\":\"x\"}\n  placeholder@10: `path` holds `PARAM_VALUE`, a placeholder of the instructions [put the real value in its place]\n  placeholder@21: `parameter1_name` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
+    );
+    check("execute_command", &["command=grep tool_name"], r#"runs execute_command {"command":"grep tool_name"}"#);
+    check("execute_command", &["command=tool_name"], r#"runs execute_command {"command":"tool_name"}"#);
+}
+
+#[test]
+fn values_that_the_schema_refuses() {
+    check(
+        "read_file",
+        &["path=a", "start_line=ten"],
+        "rejected read_file {\"path\":\"a\",\"start_line\":\"ten\"}\n  wrong_type@11: `start_line` must be an integer, but is \"ten\" [write an integer in `start_line`]",
+    );
+    check("read_file", &["path=a", "start_line= 7 "], r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#);
+    check(
+        "read_file",
+        &["path:=a", "start_line:=7"],
+        r#"runs read_file {"path":"a","start_line":7} +stringified_value"#,
+    );
+    check(
+        "read_file",
+        &["path:10"],
+        "rejected read_file {\"path\":10}\n  wrong_type@10: `path` must be a string, but is integer 10 [write a string there]",
+    );
+    check(
+        "execute_command",
+        &["command=x", "timeout=601", "requires_approval=yes"],
+        "rejected execute_command {\"command\":\"x\",\"timeout\":601,\"requires_approval\":\"yes\"}\n  wrong_type@14: `requires_approval` must be true or false, but is \"yes\" [write true or false in `requires_approval`]\n  invalid_value@11: `timeout`: value is greater than the maximum of 600; found 601 []",
+    );
+    check(
+        "ask",
+        &["question=q", "kind=yes_know", "follow_up:[1, \"b\", \"c\"]"],
+        "rejected ask {\"question\":\"q\",\"kind\":\"yes_know\",\"follow_up\":[1,\"b\",\"c\"]}\n  invalid_value@11: `kind` must be one of [\"yes_no\",\"open\"], but is \"yes_know\" [did you mean `yes_no`?]\n  invalid_value@19: `follow_up`: value has more than 2 items; found [1,\"b\",\"c\"] []\n  wrong_type@19: `follow_up` at `/0` must be a string, but is integer 1 [write a string there]",
+    );
+    check(
+        "tree",
+        &["name=r", "children:[{\"name\": 1}, {}]"],
+        "rejected tree {\"name\":\"r\",\"children\":[{\"name\":1},{}]}\n  wrong_type@11: `children` at `/0/name` must be a string, but is integer 1 [write a string there]\n  invalid_value@11: `children` at `/1` needs `name`, but is {} [add `name`]",
+    );
+    check(
+        "use_mcp_tool",
+        &["server_name=s", "tool_name=t", "arguments={\"a\": 1"],
+        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"a\\\": 1\"}\n  malformed_json@18: `arguments` is no valid JSON: the text ends too early; found \"{\\\"a\\\": 1\" [write valid JSON: double quotes, no comma before a closing bracket]",
+    );
+}
+
+#[test]
+fn whole_arguments_in_one_text() {
+    check(
+        "read_file",
+        &[r#":={"path": "a.txt", "start_line": 3}"#],
+        r#"runs read_file {"path":"a.txt","start_line":3} +double_encoding"#,
+    );
+    check("read_file", &[":{'path': 'a.txt',}"], r#"runs read_file {"path":"a.txt"} +trailing_comma +single_quotes"#);
+    check(
+        "read_file",
+        &[r#":={"path": "a", "path": "b"}"#],
+        "rejected read_file {}\n  malformed_json@10: the arguments are no JSON object, but \"{\\\"path\\\": \\\"a\\\", \\\"path\\\": \\\"b\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+    );
+    for text in [r#":={"path": "a"#, ":=", ":=[1]", ":=null", ":{'path': 'a", ":{'path': 'a', 'path': 'b'}"] {
+        let checked = Checker::new(tools()).check_all(&draft("read_file", &[text], None));
+        assert_eq!((checked[0].state, checked[0].faults.len()), (CallState::Rejected, 1), "{text}");
+    }
+}
+
+#[test]
+fn repairs_can_be_switched_off() {
+    let rows = [
+        ("wrong_case_name", "Read_File", "path=a"),
+        ("wrong_case_argument", "read_file", "PATH=a"),
+        ("argument_alias", "read_file", "file=a"),
+        ("double_encoding", "read_file", ":={\"path\": \"a\"}"),
+        ("single_quotes", "read_file", ":{'path': 'a'}"),
+    ];
+    for (rule, tool, argument) in rows {
+        let draft = draft(tool, &[argument], None);
+        let with = &Checker::new(tools()).check_all(&draft)[0];
+        assert_eq!(with.repairs.iter().map(|repair| repair.rule).collect::<Vec<_>>(), [rule]);
+        assert_eq!((with.state, with.repairs[0].before.is_empty()), (CallState::Complete, false), "{rule}");
+        let without = Checker::new(tools()).with_repairs(Repairs::all().without(rule).unwrap());
+        assert_eq!(without.check_all(&draft)[0].state, CallState::Rejected, "{rule}");
+    }
+}
+
+#[test]
+fn cut_calls_never_run() {
+    let cut = |why| {
+        line(&Checker::new(tools()).check_all(&draft("write_to_file", &["path=a", "content=half"], Some(why)))[0])
+    };
+    assert_eq!(
+        cut(Cut::Ended),
+        "cut write_to_file {\"path\":\"a\",\"content\":\"half\"}\n  cut_call@15: the call of `write_to_file` was cut inside `content`, after 4 bytes of it: the message ended there; it was not run [write the whole call again and close it]",
+    );
+    assert!(cut(Cut::Limit).contains("output limit was reached there; it was not run [write less in one call"));
+    assert!(cut(Cut::Broken).contains("the connection broke"));
+    assert!(cut(Cut::Cancelled).contains("the user stopped it"));
+    // The text alone cannot tell a limit from an end; the provider's stop reason can.
+    let mut limited = draft("read_file", &["start_line=te"], Some(Cut::Ended));
+    limited.event(Event::Stop { reason: StopReason::Length, raw: "max_tokens" });
+    limited.event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(1, 2), "the parser's own").in_call(0)));
+    let checked = &Checker::new(tools()).check_all(&limited)[0];
+    assert_eq!(checked.faults.len(), 1, "no fault about a value that may still grow, and one about the cut");
+    assert!(checked.faults[0].message.contains("the output limit"));
+    // A call that is still open is no better.
+    let mut open = Draft::default();
+    open.event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0 });
+    assert_eq!(Checker::new(tools()).check_all(&open)[0].state, CallState::Cut);
+}
+
+#[test]
+fn the_parsers_faults_count_and_are_not_repeated() {
+    let mut doubled = draft("read_file", &["path=a", "path=b"], None);
+    let fault = Fault::error(FaultKind::DoubledArgument, Span::new(3, 4), "twice").in_call(0).in_argument("path");
+    doubled.event(Event::Fault(&fault));
+    assert_eq!(
+        line(&Checker::new(tools()).check_all(&doubled)[0]),
+        "rejected read_file {\"path\":\"a\"}\n  doubled_argument@3: twice []"
+    );
+    let mut stray = draft("get_time", &[], None);
+    stray.event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0)));
+    assert_eq!(Checker::new(tools()).check_all(&stray)[0].state, CallState::Complete);
+    stray.event(Event::Fault(&Fault::error(FaultKind::WrongClose, Span::new(0, 1), "wrong close").in_call(0)));
+    assert_eq!(Checker::new(tools()).check_all(&stray)[0].state, CallState::Rejected);
+    let mut broken = draft("read_file", &[], None);
+    broken.event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(0, 1), "no JSON").in_call(0)));
+    assert_eq!(
+        Checker::new(tools()).check_all(&broken)[0].faults.len(),
+        1,
+        "what is missing from broken text is unknown"
+    );
+}
+
+#[test]
+fn an_invalid_schema_is_said_once() {
+    let checker = Checker::new(tools());
+    let draft = draft("broken", &["a=1"], None);
+    assert!(
+        line(&checker.check_all(&draft)[0])
+            .starts_with("runs broken {\"a\":\"1\"}\n  invalid_value@0: the schema of `broken` is invalid")
+    );
+    assert_eq!(line(&checker.check_all(&draft)[0]), "runs broken {\"a\":\"1\"}");
+}
+
+#[test]
+fn checkers_are_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone>(_: &T) {}
+    shared(&Checker::new(tools()));
+}
+
+fn words(source: &str, draft: &Draft, protocol: &Protocol) -> Option<String> {
+    let tools = tools();
+    feedback(&Checker::new(tools.clone()).check_all(draft), &draft.faults, source, protocol, &tools)
+}
+
+#[test]
+fn feedback_says_what_to_do() {
+    let source = "<read_fil>";
+    let draft_of = |name: &str| draft(name, &["path=a"], None);
+    let text = words(source, &draft_of("read_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
+    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 1\n  |\n1 | <read_fil>\n  | ^\n  = hint: did you mean `read_file`?\nA correct call looks like this:\n<read_file>";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(words(source, &draft_of("read_file"), &Protocol::Native), None);
+    let native = words(source, &draft_of("read_fil"), &Protocol::Native).unwrap();
+    assert!(native.contains("\"read_file\""), "{native}");
+}
+
+#[test]
+fn feedback_on_a_cut_call_has_no_example() {
+    let draft = draft("write_to_file", &["path=a", "content=half"], Some(Cut::Limit));
+    let text = words("", &draft, &Protocol::Prompted("cline".to_owned())).unwrap();
+    assert!(text.contains("output limit") && text.contains("smaller pieces"), "{text}");
+    assert!(!text.contains("correct call"), "{text}");
+}
+
+#[test]
+fn feedback_covers_faults_of_no_call() {
+    let mut draft = Draft::default();
+    draft.event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "warned")));
+    assert_eq!(words("<x>", &draft, &Protocol::Native), None);
+    let fault = Fault::error(FaultKind::MissingName, Span::new(0, 3), "a name is missing");
+    draft.event(Event::Fault(&fault.hint("name a tool, such as `get_time`")));
+    let text = words("<x>", &draft, &Protocol::Prompted("invoke".to_owned())).unwrap();
+    assert!(text.contains("^^^") && text.contains("get_time\""), "{text}");
+}
+
+#[test]
+fn feedback_is_capped_and_holds_no_file() {
+    let file = "é🌍x".repeat(4_000);
+    let content = format!("content:{}", serde_json::to_string(&[&file]).unwrap());
+    let mut draft = Draft::default();
+    for index in 0..40 {
+        draft.event(Event::CallStart { index, id: None, name: "write_to_file", dialect: Some("cline"), at: 0 });
+        let json = content.strip_prefix("content:").unwrap();
+        for (name, form, text) in
+            [("path", ArgForm::Json, "1"), ("content", ArgForm::Json, json), (&file, ArgForm::Raw, "x")]
+        {
+            draft.event(Event::ArgStart { index, name, form, at: 5 });
+            draft.event(Event::ArgDelta { index, text });
+            draft.event(Event::ArgEnd { index, lead: "", at: 6 });
+        }
+        draft.event(Event::CallEnd { index, at: 9 });
+    }
+    for source in ["", file.as_str()] {
+        let text = words(source, &draft, &Protocol::Prompted("cline".to_owned())).unwrap();
+        assert!(text.len() <= FEEDBACK_CAP && text.contains("of 40 shown"), "{text}");
+    }
+}

@@ -4,7 +4,7 @@
 //! expected, the line with a caret, the nearest name, and one correct call in the protocol's own spelling. It is short,
 //! never repeats a file, and never holds a placeholder: what stands in it is what gets imitated.
 
-use sabir_call::{Fault, FaultKind, Origin, Protocol, Severity, ToolSet, ToolSpec};
+use sabir_call::{Fault, FaultKind, Origin, Protocol, Severity, ToolSet, ToolSpec, render_example};
 
 use crate::gate::{CallState, Checked};
 
@@ -66,7 +66,8 @@ pub fn feedback(
 /// One call: heading, faults, example.
 fn about(call: &Checked, source: &str, protocol: &Protocol, tools: &ToolSet) -> Vec<String> {
     let name: String = call.name.chars().take(60).collect();
-    let which = format!("call {} (`{name}`)", u64::from(call.index) + 1);
+    let number = u64::from(call.index) + 1;
+    let which = if name.is_empty() { format!("call {number}") } else { format!("call {number} (`{name}`)") };
     let mut pieces = vec![match call.state {
         CallState::Cut => format!("Your {which} was cut and not run.\n"),
         _ => format!("Your {which} was not run.\n"),
@@ -105,17 +106,7 @@ fn tool_in_words<'t>(faults: &[&Fault], tools: &'t ToolSet) -> Option<&'t ToolSp
 }
 
 fn example(protocol: &Protocol, tool: &ToolSpec) -> Option<String> {
-    let text = spelled(protocol, tool);
-    (text.len() <= EXAMPLE).then(|| format!("A correct call looks like this:\n{text}\n"))
-}
-
-// FALLBACK until `sabir_call::render_example` exists: this function is its only user.
-fn spelled(protocol: &Protocol, tool: &ToolSpec) -> String {
-    if let Protocol::Prompted(name) = protocol
-        && let Some(dialect) = sabir_call::dialect::dialect(name)
-    {
-        return dialect.example(tool);
-    }
-    let arguments = tool.examples.first().cloned().unwrap_or_default();
-    serde_json::json!({"name": tool.name, "arguments": arguments}).to_string()
+    let text = render_example(protocol, tool);
+    let what = if *protocol == Protocol::Native { "Correct arguments" } else { "A correct call" };
+    (text.len() <= EXAMPLE).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }

@@ -126,6 +126,9 @@ impl Checker {
             notes.repair(rule, call.span, name, &meant);
             return self.tools.get(&meant);
         }
+        if name.is_empty() && notes.faults.iter().any(|fault| fault.kind == FaultKind::MissingName) {
+            return None;
+        }
         let shown = shortened(name);
         let fault = if self.tools.is_empty() {
             notes

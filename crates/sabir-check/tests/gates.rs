@@ -312,6 +312,9 @@ fn the_parsers_faults_count_and_are_not_repeated() {
         line(&Checker::new(tools()).check_all(&doubled)[0]),
         "rejected read_file {\"path\":\"a\"}\n  doubled_argument@3: twice []"
     );
+    let mut nameless = draft("", &[], None);
+    nameless.event(Event::Fault(&Fault::error(FaultKind::MissingName, Span::new(0, 1), "no name").in_call(0)));
+    assert_eq!(line(&Checker::new(tools()).check_all(&nameless)[0]), "rejected  {}\n  missing_name@0: no name []");
     let mut stray = draft("get_time", &[], None);
     stray.event(Event::Fault(&Fault::warning(FaultKind::MissingWrapper, Span::new(0, 1), "no wrapper").in_call(0)));
     assert_eq!(Checker::new(tools()).check_all(&stray)[0].state, CallState::Complete);
@@ -353,11 +356,11 @@ fn feedback_says_what_to_do() {
     let source = "<read_fil>";
     let draft_of = |name: &str| draft(name, &["path=a"], None);
     let text = words(source, &draft_of("read_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
-    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 1\n  |\n1 | <read_fil>\n  | ^\n  = hint: did you mean `read_file`?\nA correct call looks like this:\n<read_file>";
+    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 1\n  |\n1 | <read_fil>\n  | ^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(words(source, &draft_of("read_file"), &Protocol::Native), None);
     let native = words(source, &draft_of("read_fil"), &Protocol::Native).unwrap();
-    assert!(native.contains("\"read_file\""), "{native}");
+    assert!(native.ends_with("Correct arguments of `read_file`:\n{\"path\":\"text\"}\n"), "{native}");
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! The Anthropic Messages API, version 2023-06-01.
+
+pub(crate) mod answer;
+pub(crate) mod incoming;
+pub(crate) mod request;
+pub(crate) mod stream;
+
+use sabir_call::StopReason;
+
+/// The wire's name, also of its opaque state.
+pub(crate) const NAME: &str = "anthropic";
+
+/// The path of its endpoint, behind the base URL.
+pub(crate) const PATH: &str = "/v1/messages";
+
+/// Words and reasons. The first row of a reason is the word that is written for it.
+const REASONS: [(&str, StopReason); 8] = [
+    ("end_turn", StopReason::End),
+    ("tool_use", StopReason::Calls),
+    ("max_tokens", StopReason::Length),
+    ("model_context_window_exceeded", StopReason::Length),
+    ("stop_sequence", StopReason::Sequence),
+    ("refusal", StopReason::Refused),
+    ("pause_turn", StopReason::Paused),
+    ("compaction", StopReason::Paused),
+];
+
+pub(crate) fn stop_reason(word: &str) -> StopReason {
+    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+}
+
+/// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
+pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
+    if reason == StopReason::Other || REASONS.contains(&(raw, reason)) {
+        return raw;
+    }
+    REASONS.iter().find(|(_, known)| *known == reason).map_or("end_turn", |(word, _)| word)
+}

@@ -1,0 +1,154 @@
+//! Anthropic Messages: a request to its body.
+//!
+//! The API insists on: a limit for the output, alternating roles, results first in the message that follows their
+//! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature; plain ones are left out.
+
+use sabir_call::{Call, CallResult, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::NAME;
+use crate::identifier::portable;
+use crate::wire::Form;
+
+/// The output limit of a request that names none: every current model allows it.
+const DEFAULT_LIMIT: u64 = 8192;
+
+pub(crate) fn encode(request: &Request, form: &Form) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(request.model));
+    body.insert("max_tokens".to_owned(), json!(request.max_output.unwrap_or(DEFAULT_LIMIT)));
+    if !request.system.trim().is_empty() {
+        let mut block = json!({"type": "text", "text": request.system});
+        mark(form, &mut block);
+        body.insert("system".to_owned(), Value::Array(vec![block]));
+    }
+    let mut messages = messages(&request.messages);
+    if let Some(last) =
+        messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
+    {
+        mark(form, last);
+    }
+    body.insert("messages".to_owned(), Value::Array(messages));
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+        if let Some(choice) = choice(&request.choice, request.parallel) {
+            body.insert("tool_choice".to_owned(), choice);
+        }
+    }
+    if let Some(temperature) = request.temperature {
+        body.insert("temperature".to_owned(), json!(temperature));
+    }
+    if !request.stop.is_empty() {
+        body.insert("stop_sequences".to_owned(), json!(request.stop));
+    }
+    if form.streamed {
+        body.insert("stream".to_owned(), json!(true));
+    }
+    Value::Object(body)
+}
+
+/// Marks a block as the end of a prefix that may be cached. Thinking blocks cannot be marked.
+fn mark(form: &Form, block: &mut Value) {
+    let thinking = block.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("thinking"));
+    if let Some(block) = block.as_object_mut().filter(|_| form.cached && !thinking) {
+        block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+}
+
+/// Messages of one role that follow each other become one; messages without a block vanish.
+fn messages(history: &[Message]) -> Vec<Value> {
+    let mut merged: Vec<(Role, Vec<Value>, Vec<Value>)> = Vec::new();
+    for message in history {
+        if merged.last().is_none_or(|(role, ..)| *role != message.role) {
+            merged.push((message.role, Vec::new(), Vec::new()));
+        }
+        let Some((_, results, blocks)) = merged.last_mut() else { continue };
+        for part in &message.parts {
+            match part {
+                Part::Result(known) => results.push(result(known)),
+                part => blocks.extend(block(message.role, part)),
+            }
+        }
+    }
+    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
+    full.map(|(role, mut results, blocks)| {
+        results.extend(blocks);
+        let role = if role == Role::User { "user" } else { "assistant" };
+        json!({"role": role, "content": results})
+    })
+    .collect()
+}
+
+fn block(role: Role, part: &Part) -> Option<Value> {
+    match part {
+        Part::Text { text } if text.trim().is_empty() => None,
+        Part::Text { text } => Some(json!({"type": "text", "text": text})),
+        Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
+        Part::Image { media_type, data } if role == Role::User => {
+            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
+        }
+        Part::Call(call) => Some(tool_use(call)),
+        Part::Opaque(opaque) => kept(opaque, ""),
+        _ => None,
+    }
+}
+
+/// State that this wire understands, with the thought that belongs to it in its place.
+fn kept(opaque: &Opaque, thought: &str) -> Option<Value> {
+    if opaque.wire != NAME {
+        return None;
+    }
+    let Some(state) = opaque.data.as_object().filter(|state| state.get("type").is_some_and(|kind| kind == "thinking"))
+    else {
+        return Some(opaque.data.clone());
+    };
+    let mut block = Map::new();
+    block.insert("type".to_owned(), json!("thinking"));
+    block.insert("thinking".to_owned(), json!(thought));
+    block.extend(state.iter().filter(|(key, _)| *key != "thinking").map(|(key, value)| (key.clone(), value.clone())));
+    Some(Value::Object(block))
+}
+
+fn tool_use(call: &Call) -> Value {
+    json!({"type": "tool_use", "id": portable(call.id.as_str()), "name": call.name, "input": call.arguments})
+}
+
+fn result(result: &CallResult) -> Value {
+    let mut block = json!({"type": "tool_result", "tool_use_id": portable(result.id.as_str())});
+    if let Some(block) = block.as_object_mut() {
+        if !result.content.is_empty() {
+            block.insert("content".to_owned(), json!(result.content));
+        }
+        if result.ending.is_error() {
+            block.insert("is_error".to_owned(), json!(true));
+        }
+    }
+    block
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({"name": tool.name, "description": tool.description, "input_schema": closed(&tool.parameters)})
+}
+
+/// An object schema that says so, and that allows no argument beyond its own unless it says otherwise.
+pub(crate) fn closed(schema: &Value) -> Value {
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
+    schema.entry("additionalProperties").or_insert(Value::Bool(false));
+    Value::Object(schema)
+}
+
+fn choice(choice: &ToolChoice, parallel: Parallel) -> Option<Value> {
+    let mut value = match choice {
+        ToolChoice::Auto if parallel == Parallel::Many => return None,
+        ToolChoice::Auto => json!({"type": "auto"}),
+        ToolChoice::Required => json!({"type": "any"}),
+        ToolChoice::None => return Some(json!({"type": "none"})),
+        ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
+    };
+    if let Some(object) = value.as_object_mut().filter(|_| parallel == Parallel::One) {
+        object.insert("disable_parallel_tool_use".to_owned(), json!(true));
+    }
+    Some(value)
+}

@@ -1,0 +1,459 @@
+//! Anthropic Messages: response bodies to events.
+//!
+//! # Supported
+//! All event kinds of the stream, and whole messages. Client calls are blocks of type `tool_use` and no others. Thinking
+//! becomes `Thought`, and its signature an `Opaque` behind it. Every block of another type (redacted thinking, server
+//! tools and their results, compaction) is kept whole as `Opaque`, in its place.
+//!
+//! # Unsupported
+//! Citations of text blocks are skipped and counted.
+
+use sabir_call::{Event, Fault, FaultKind, Opaque, Sink, Span, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::NAME;
+use crate::calls::{MAX_CALLS, NativeCall};
+use crate::failure::ProviderError;
+use crate::loose::{Count, Maybe, Text};
+use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
+use crate::sse::MAX_EVENT;
+
+/// The most blocks that may be open at one time.
+const MAX_OPEN: usize = 256;
+
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    status: Status,
+    calls: Calls,
+    open: Vec<Block>,
+    /// Bytes of kept state (signatures, blocks) so far.
+    kept: usize,
+    tokens: Tokens,
+    reason: Option<StopReason>,
+}
+
+#[derive(Debug)]
+struct Block {
+    label: Option<u64>,
+    kind: BlockKind,
+}
+
+#[derive(Debug)]
+enum BlockKind {
+    Text,
+    Thinking {
+        signature: String,
+    },
+    /// Position in `calls.list`, and whether the arguments came whole with the start.
+    Call {
+        position: usize,
+        whole: bool,
+    },
+    /// A block that is kept, its streamed `input`, and its streamed `content`.
+    Kept {
+        block: Value,
+        input: String,
+        content: String,
+    },
+    /// A block that was dropped with a fault.
+    Dropped,
+}
+
+/// Token counts as the provider splits them.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+struct Tokens {
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    cache_read_input_tokens: Count,
+    #[serde(default)]
+    cache_creation_input_tokens: Count,
+    #[serde(default)]
+    output_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    message: Maybe<Inner<'a>>,
+    #[serde(borrow, default)]
+    content_block: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    delta: Maybe<Delta<'a>>,
+    #[serde(default)]
+    usage: Maybe<Tokens>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Inner<'a> {
+    #[serde(default)]
+    usage: Maybe<Tokens>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
+    #[serde(borrow, default)]
+    partial_json: Text<'a>,
+    #[serde(borrow, default)]
+    content: Text<'a>,
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Start<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(borrow, default)]
+    thinking: Text<'a>,
+    #[serde(borrow, default)]
+    signature: Text<'a>,
+}
+
+impl Reader for Stream {
+    fn message(&mut self, name: &str, data: &str, out: &mut dyn Sink) {
+        if data.trim_ascii().is_empty() || data.trim_ascii() == "[DONE]" {
+            return;
+        }
+        let message: Message<'_> = match serde_json::from_str(data) {
+            Ok(message) => message,
+            Err(error) => return unreadable(self, &format!("an event of the stream cannot be read: {error}"), out),
+        };
+        self.status.events += 1;
+        let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
+        match kind {
+            _ if kind == "error" || message.error.is_some() => self.error(data, out),
+            "message_start" => {
+                if let Some(inner) = message.message.0 {
+                    self.usage(inner.usage.0, out);
+                    self.stop(inner.stop_reason.as_str(), out);
+                }
+            }
+            "content_block_start" => match message.content_block {
+                Some(raw) => self.block_start(message.index.0, raw.get(), out),
+                None => self.status.skipped += 1,
+            },
+            "content_block_delta" => self.delta(message.index.0, &message.delta.0.unwrap_or_default(), out),
+            "content_block_stop" => self.block_stop(message.index.0, out),
+            "message_delta" => {
+                self.usage(message.usage.0, out);
+                self.stop(message.delta.0.unwrap_or_default().stop_reason.as_str(), out);
+            }
+            "message_stop" => self.message_stop(out),
+            "message" => self.whole(&message, out),
+            "ping" => {}
+            _ => self.status.skipped += 1,
+        }
+    }
+
+    fn lost(&mut self) {
+        self.calls.poison();
+    }
+
+    fn finish(&mut self, how: Close, out: &mut dyn Sink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.cut(cut_of(how, ended, self.reason), out);
+        self.open.clear();
+    }
+
+    fn status(&self) -> &Status {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut Status {
+        &mut self.status
+    }
+}
+
+impl Stream {
+    fn error(&mut self, data: &str, out: &mut dyn Sink) {
+        let error = ProviderError::read(data.as_bytes());
+        let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+        failed(&mut self.status, error, out);
+        self.calls.poison();
+    }
+
+    fn whole(&mut self, message: &Message<'_>, out: &mut dyn Sink) {
+        let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let blocks = blocks.unwrap_or_default();
+        let limit = super::stop_reason(message.stop_reason.as_str()) == StopReason::Length;
+        let last = blocks.len() as u64;
+        for (label, block) in (1..).zip(blocks) {
+            self.block_start(Some(label), block.get(), out);
+            // The provider mends the JSON of a call that its limit cut: the last block has no end that can be trusted.
+            if !limit || label != last {
+                self.block_stop(Some(label), out);
+            }
+        }
+        self.usage(message.usage.0, out);
+        self.stop(message.stop_reason.as_str(), out);
+        self.message_stop(out);
+    }
+
+    fn block_start(&mut self, label: Option<u64>, raw: &str, out: &mut dyn Sink) {
+        let Some(start) = serde_json::from_str::<Maybe<Start<'_>>>(raw).ok().and_then(|start| start.0) else {
+            self.status.skipped += 1;
+            return;
+        };
+        if let Some(block) = self.open.iter().position(|block| label.is_some() && block.label == label) {
+            if self.repeats(block, &start) {
+                return;
+            }
+            let message = "a content block was started while the one before it with the same index was open";
+            out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            self.abandon(block);
+        }
+        if self.open.len() >= MAX_OPEN {
+            let fault = Fault::error(FaultKind::Limit, Span::default(), "too many content blocks are open");
+            out.event(Event::Fault(&fault));
+            self.open.remove(0);
+        }
+        self.calls.went_on(out);
+        let kind = match start.kind.as_str() {
+            "text" => {
+                text(start.text.as_str(), out);
+                BlockKind::Text
+            }
+            "thinking" => {
+                thought(start.thinking.as_str(), out);
+                let signature = self.keep(start.signature.as_str(), out).to_owned();
+                BlockKind::Thinking { signature }
+            }
+            "tool_use" => self.call_start(label, &start, out),
+            _ if self.keep(raw, out).is_empty() => BlockKind::Dropped,
+            _ => BlockKind::Kept {
+                block: serde_json::from_str(raw).unwrap_or_default(),
+                input: String::new(),
+                content: String::new(),
+            },
+        };
+        self.open.push(Block { label, kind });
+    }
+
+    fn call_start(&mut self, label: Option<u64>, start: &Start<'_>, out: &mut dyn Sink) -> BlockKind {
+        if self.calls.list.len() >= MAX_CALLS {
+            let message = format!("more than {MAX_CALLS} calls in one response");
+            out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+            return BlockKind::Dropped;
+        }
+        let mut call = NativeCall::new(label, start.id.as_str());
+        if self.status.error.is_some() {
+            call.poison();
+        }
+        call.set_name(start.name.as_str(), &mut self.calls.next, out);
+        // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
+        let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
+        if let Some(input) = input {
+            call.push(input, out);
+        }
+        self.calls.list.push(call);
+        BlockKind::Call { position: self.calls.list.len() - 1, whole: input.is_some() }
+    }
+
+    /// Whether a start only repeats the call that is open under its index.
+    fn repeats(&self, block: usize, start: &Start<'_>) -> bool {
+        match self.open.get(block).map(|block| &block.kind) {
+            Some(BlockKind::Call { position, .. }) if start.kind.as_str() == "tool_use" => {
+                let id = start.id.as_str();
+                !id.is_empty() && self.calls.list.get(*position).is_some_and(|call| call.id == id)
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets a block whose end never came; a call in it will be cut.
+    fn abandon(&mut self, block: usize) {
+        if let BlockKind::Call { position, .. } = self.open.remove(block).kind
+            && let Some(call) = self.calls.list.get_mut(position)
+        {
+            call.poison();
+        }
+    }
+
+    fn delta(&mut self, label: Option<u64>, delta: &Delta<'_>, out: &mut dyn Sink) {
+        let position = match label {
+            Some(_) => self.open.iter().rposition(|block| block.label == label),
+            None => self.open.len().checked_sub(1),
+        };
+        let Some(position) = position else {
+            self.calls.poison();
+            let message = "a delta names a content block that is not open";
+            out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+            self.status.unreadable += 1;
+            return;
+        };
+        thought(delta.thinking.as_str(), out);
+        let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
+        let signed = self.keep(delta.signature.as_str(), out);
+        let Some(block) = self.open.get_mut(position) else { return };
+        match &mut block.kind {
+            BlockKind::Thinking { signature } => {
+                signature.push_str(signed);
+                thought(delta.text.as_str(), out);
+                known |= delta.signature.0.is_some();
+            }
+            BlockKind::Call { position, whole: false } => {
+                if let Some(call) = self.calls.list.get_mut(*position) {
+                    call.push(delta.partial_json.as_str(), out);
+                    known |= delta.partial_json.0.is_some();
+                }
+            }
+            BlockKind::Kept { input, content, .. } => {
+                let (more, words) = (delta.partial_json.as_str(), delta.content.as_str());
+                self.kept += more.len() + words.len();
+                if self.kept > MAX_EVENT {
+                    limit(out);
+                    block.kind = BlockKind::Dropped;
+                } else {
+                    input.push_str(more);
+                    content.push_str(words);
+                    known |= delta.partial_json.0.is_some() || delta.content.0.is_some();
+                }
+            }
+            BlockKind::Text => text(delta.text.as_str(), out),
+            BlockKind::Call { .. } | BlockKind::Dropped => {}
+        }
+        self.status.skipped += u64::from(!known);
+    }
+
+    fn block_stop(&mut self, label: Option<u64>, out: &mut dyn Sink) {
+        let position = match label {
+            Some(_) => self.open.iter().rposition(|block| block.label == label),
+            None => self.open.len().checked_sub(1),
+        };
+        let Some(position) = position else {
+            self.status.skipped += 1;
+            return;
+        };
+        match self.open.remove(position).kind {
+            BlockKind::Thinking { signature } if !signature.is_empty() => {
+                opaque(json!({"type": "thinking", "signature": signature}), out);
+            }
+            BlockKind::Call { position, .. } => {
+                if let Some(call) = self.calls.list.get_mut(position) {
+                    call.end_seen(&mut self.calls.next, out);
+                    if let Some(reason) = self.reason {
+                        call.stopped(reason, &mut self.calls.next, out);
+                    }
+                }
+            }
+            BlockKind::Kept { mut block, input, content } => {
+                if let Some(object) = block.as_object_mut() {
+                    if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                        object.insert("input".to_owned(), input);
+                    }
+                    if !content.is_empty() {
+                        object.insert("content".to_owned(), Value::String(content));
+                    }
+                }
+                opaque(block, out);
+            }
+            BlockKind::Thinking { .. } | BlockKind::Text | BlockKind::Dropped => {}
+        }
+    }
+
+    fn usage(&mut self, tokens: Option<Tokens>, out: &mut dyn Sink) {
+        let Some(tokens) = tokens else { return };
+        let take = |field: &mut Count, value: Count| field.0 = value.0.or(field.0);
+        let known = &mut self.tokens;
+        take(&mut known.input_tokens, tokens.input_tokens);
+        take(&mut known.cache_read_input_tokens, tokens.cache_read_input_tokens);
+        take(&mut known.cache_creation_input_tokens, tokens.cache_creation_input_tokens);
+        take(&mut known.output_tokens, tokens.output_tokens);
+        let (read, written) = (known.cache_read_input_tokens.0, known.cache_creation_input_tokens.0);
+        let input = known
+            .input_tokens
+            .0
+            .map(|plain| plain.saturating_add(read.unwrap_or_default()).saturating_add(written.unwrap_or_default()));
+        let usage =
+            Usage { input, output: known.output_tokens.0, cache_read: read, cache_write: written, reasoning: None };
+        if usage != Usage::default() {
+            out.event(Event::Usage(usage));
+        }
+    }
+
+    fn stop(&mut self, word: &str, out: &mut dyn Sink) {
+        if word.is_empty() {
+            return;
+        }
+        let reason = super::stop_reason(word);
+        self.reason = Some(reason);
+        self.calls.stopped(reason, out);
+        out.event(Event::Stop { reason, raw: word });
+    }
+
+    fn message_stop(&mut self, out: &mut dyn Sink) {
+        self.status.ended = true;
+        self.calls.stopped(self.reason.unwrap_or(StopReason::End), out);
+        if self.calls.list.iter().any(NativeCall::is_open) {
+            let message = "the message ended while a content block was open";
+            out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
+            self.calls.cut(cut_of(Close::Clean, true, self.reason), out);
+        }
+        self.open.clear();
+    }
+
+    /// Counts what is kept; hands it back, or nothing if it would be too much.
+    fn keep<'t>(&mut self, text: &'t str, out: &mut dyn Sink) -> &'t str {
+        self.kept += text.len();
+        if self.kept > MAX_EVENT {
+            limit(out);
+            return "";
+        }
+        text
+    }
+}
+
+fn text(text: &str, out: &mut dyn Sink) {
+    if !text.is_empty() {
+        out.event(Event::Text { text });
+    }
+}
+
+fn thought(text: &str, out: &mut dyn Sink) {
+    if !text.is_empty() {
+        out.event(Event::Thought { text });
+    }
+}
+
+fn opaque(data: Value, out: &mut dyn Sink) {
+    out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
+}
+
+fn limit(out: &mut dyn Sink) {
+    let message = format!("the response holds more than {MAX_EVENT} bytes of provider state");
+    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+}
+
+fn is_empty_object(raw: &str) -> bool {
+    let inside = raw.trim_ascii().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    raw == "null" || inside.is_some_and(|inside| inside.trim_ascii().is_empty())
+}

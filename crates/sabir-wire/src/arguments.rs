@@ -1,0 +1,108 @@
+//! Argument events back into JSON text.
+
+use sabir_call::{ArgForm, DraftArgument};
+use serde_json::{Map, Value};
+
+/// Writes the arguments of one call as fragments of one JSON text.
+#[derive(Debug, Default)]
+pub(crate) struct ArgumentWriter {
+    open: Open,
+    /// A raw value, until it ends.
+    raw: String,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// Nothing has been written.
+    #[default]
+    Nothing,
+    /// The object, and between its arguments.
+    Object,
+    /// An argument of that form.
+    Argument(ArgForm),
+    /// A string in place of the object: arguments that were encoded twice.
+    Bare,
+}
+
+impl ArgumentWriter {
+    /// Opens an argument.
+    pub(crate) fn start(&mut self, name: &str, form: ArgForm, out: &mut String) {
+        self.raw.clear();
+        if self.open == Open::Nothing && name.is_empty() && form == ArgForm::String {
+            self.open = Open::Bare;
+            out.push('"');
+            return;
+        }
+        out.push(if self.open == Open::Nothing { '{' } else { ',' });
+        out.push('"');
+        escape(name, out);
+        out.push_str("\":");
+        if form == ArgForm::String {
+            out.push('"');
+        }
+        self.open = Open::Argument(form);
+    }
+
+    /// Writes a piece of the open argument.
+    pub(crate) fn delta(&mut self, text: &str, out: &mut String) {
+        match self.open {
+            Open::Argument(ArgForm::Json) => out.push_str(text),
+            Open::Argument(ArgForm::String) | Open::Bare => escape(text, out),
+            Open::Argument(_) => self.raw.push_str(text),
+            Open::Nothing | Open::Object => {}
+        }
+    }
+
+    /// Closes the open argument.
+    pub(crate) fn end(&mut self, lead: &str, out: &mut String) {
+        match self.open {
+            Open::Argument(ArgForm::Json) => {}
+            Open::Argument(ArgForm::String) => out.push('"'),
+            Open::Argument(_) => {
+                out.push('"');
+                escape(lead, out);
+                escape(&self.raw, out);
+                out.push('"');
+                self.raw = String::new();
+            }
+            Open::Bare => {
+                out.push('"');
+                return;
+            }
+            Open::Nothing | Open::Object => return,
+        }
+        self.open = Open::Object;
+    }
+
+    /// Closes the call.
+    pub(crate) fn close(&mut self, out: &mut String) {
+        match self.open {
+            Open::Nothing => out.push_str("{}"),
+            Open::Bare => {}
+            Open::Object | Open::Argument(_) => out.push('}'),
+        }
+    }
+
+    /// Leaves the call unfinished for every reader.
+    pub(crate) fn cut(&mut self, out: &mut String) {
+        if self.open == Open::Nothing {
+            out.push('{');
+        }
+    }
+}
+
+/// The arguments of a draft as one value each; source text that is no JSON becomes a string.
+pub(crate) fn object(arguments: &[DraftArgument]) -> Map<String, Value> {
+    let value = |argument: &DraftArgument| match argument.form {
+        ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| Value::from(argument.text.as_str())),
+        _ => Value::from(argument.text.as_str()),
+    };
+    arguments.iter().map(|argument| (argument.name.clone(), value(argument))).collect()
+}
+
+/// Appends the text as the inside of a JSON string.
+pub(crate) fn escape(text: &str, out: &mut String) {
+    let quoted = Value::from(text).to_string();
+    let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    out.push_str(inside.unwrap_or_default());
+}

@@ -1,0 +1,268 @@
+//! One native call while it comes: its name, its arguments, its end.
+//!
+//! What all wires share: `CallStart` waits for the name, arguments go through the one JSON scanner, and a call ends only
+//! when its end was *seen* and its JSON is whole. The wires decide which delta belongs to which call.
+//!
+//! How a call ends:
+//!
+//! | end seen | argument text | event |
+//! | --- | --- | --- |
+//! | yes | one whole object, or `null` | `CallEnd` |
+//! | yes | none at all | `CallEnd`, but only once the provider went on or stopped for another reason than its limit |
+//! | yes | unfinished | `CallCut` as soon as the stop reason is known, to say why |
+//! | yes | can never be an object | a fault of severity `error`, then `CallEnd`: the gates reject it |
+//! | no | any | `CallCut` |
+//! | any, after an unreadable event | any | `CallCut(Broken)`: a piece may be missing |
+
+use sabir_call::json::{ArgumentScanner, Whole};
+use sabir_call::{Cut, Event, Fault, FaultKind, Sink, Span, StopReason};
+
+/// The most calls of one response; further ones are dropped with a fault.
+pub(crate) const MAX_CALLS: usize = 512;
+
+/// The most bytes of arguments that wait for a name.
+const MAX_HELD: usize = 1 << 20;
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct NativeCall {
+    /// The provider's label for deltas.
+    pub(crate) label: Option<u64>,
+    /// The provider's id; may be empty.
+    pub(crate) id: String,
+    /// The name; empty until it is known.
+    pub(crate) name: String,
+    state: State,
+    /// Known once the call has started.
+    started: Option<(u32, ArgumentScanner)>,
+    /// Arguments that came before the name.
+    held: String,
+    /// Bytes of argument text so far.
+    length: usize,
+    balance: Balance,
+    /// A piece may be missing, or the provider contradicted itself.
+    poisoned: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The end was seen; without arguments, or with unfinished ones, the stop reason decides.
+    Waiting(Whole),
+    Closed,
+}
+
+impl NativeCall {
+    /// A call of which nothing but label and id may be known.
+    pub(crate) fn new(label: Option<u64>, id: &str) -> Self {
+        Self {
+            label,
+            id: id.to_owned(),
+            name: String::new(),
+            state: State::Open,
+            started: None,
+            held: String::new(),
+            length: 0,
+            balance: Balance::default(),
+            poisoned: false,
+        }
+    }
+
+    /// Whether deltas may still belong to it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether its arguments are one whole object, so that nothing can follow them.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.balance == Balance::Whole
+    }
+
+    /// Whether any argument text but white space has come.
+    pub(crate) fn has_arguments(&self) -> bool {
+        self.balance != Balance::Before
+    }
+
+    /// Notes that a piece of it may be missing: it will be cut.
+    pub(crate) fn poison(&mut self) {
+        self.poisoned = true;
+    }
+
+    /// Takes the name, and starts the call if it was the first.
+    pub(crate) fn set_name(&mut self, name: &str, next: &mut u32, out: &mut dyn Sink) {
+        if name.is_empty() || name == self.name {
+            return;
+        }
+        if let Some((index, _)) = &self.started {
+            let message = format!("the provider changed the name of the call from `{}` to `{name}`", self.name);
+            out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message).in_call(*index)));
+            return;
+        }
+        self.name = name.to_owned();
+        self.start(next, out);
+    }
+
+    fn start(&mut self, next: &mut u32, out: &mut dyn Sink) {
+        let index = *next;
+        *next += 1;
+        let id = Some(self.id.as_str()).filter(|id| !id.is_empty());
+        out.event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0 });
+        let mut scanner = ArgumentScanner::new(index);
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            scanner.push(&held, out);
+        }
+        self.started = Some((index, scanner));
+    }
+
+    /// Takes a piece of the argument text.
+    pub(crate) fn push(&mut self, text: &str, out: &mut dyn Sink) {
+        if text.is_empty() || !self.is_open() {
+            return;
+        }
+        self.balance.push(text);
+        self.length += text.len();
+        match &mut self.started {
+            Some((_, scanner)) => scanner.push(text, out),
+            None if self.held.len() + text.len() <= MAX_HELD => self.held.push_str(text),
+            None => {
+                self.poisoned = true;
+                let message = format!("more than {MAX_HELD} bytes of arguments came before the name of their call");
+                out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+                // Once is enough: what is too much is never held, and the call is cut.
+                self.state = State::Waiting(Whole::No);
+            }
+        }
+    }
+
+    /// The provider has marked the end of the call.
+    pub(crate) fn end_seen(&mut self, next: &mut u32, out: &mut dyn Sink) {
+        if !self.is_open() {
+            return;
+        }
+        let index = self.ensure_started(next, out);
+        if self.poisoned {
+            self.cut(Cut::Broken, next, out);
+        } else if !self.has_arguments() {
+            self.state = State::Waiting(Whole::Yes);
+        } else {
+            let whole = self.started.as_mut().map_or(Whole::No, |(_, scanner)| scanner.finish(out));
+            if whole == Whole::No {
+                self.state = State::Waiting(Whole::No);
+            } else {
+                self.close(index, out);
+            }
+        }
+    }
+
+    /// The provider has begun something after a call whose end was seen: that it has no arguments was no accident.
+    pub(crate) fn went_on(&mut self, out: &mut dyn Sink) {
+        if self.state == State::Waiting(Whole::Yes) {
+            self.finish_empty(out);
+        }
+    }
+
+    /// The stop reason is known.
+    pub(crate) fn stopped(&mut self, reason: StopReason, next: &mut u32, out: &mut dyn Sink) {
+        let why = if reason == StopReason::Length { Cut::Limit } else { Cut::Ended };
+        match self.state {
+            State::Waiting(Whole::Yes) if why == Cut::Ended => self.finish_empty(out),
+            State::Waiting(_) => self.cut(why, next, out),
+            State::Open | State::Closed => {}
+        }
+    }
+
+    /// Nothing more will come for it.
+    pub(crate) fn cut(&mut self, why: Cut, next: &mut u32, out: &mut dyn Sink) {
+        if self.state != State::Closed {
+            let index = self.ensure_started(next, out);
+            self.state = State::Closed;
+            out.event(Event::CallCut { index, why, at: self.length });
+        }
+    }
+
+    /// A call whose name never came starts nameless, with a fault.
+    fn ensure_started(&mut self, next: &mut u32, out: &mut dyn Sink) -> u32 {
+        if self.started.is_none() {
+            self.start(next, out);
+            let index = *next - 1;
+            let fault = Fault::error(FaultKind::MissingName, Span::default(), "the call has no name")
+                .in_call(index)
+                .hint("name the tool that is to be called");
+            out.event(Event::Fault(&fault));
+        }
+        self.started.as_ref().map_or(0, |(index, _)| *index)
+    }
+
+    fn finish_empty(&mut self, out: &mut dyn Sink) {
+        if let Some((index, scanner)) = &mut self.started {
+            let index = *index;
+            scanner.finish(out);
+            self.close(index, out);
+        }
+    }
+
+    fn close(&mut self, index: u32, out: &mut dyn Sink) {
+        self.state = State::Closed;
+        out.event(Event::CallEnd { index, at: self.length });
+    }
+}
+
+/// Whether a JSON text is one whole value yet. Follows brackets and strings only; validity is the scanner's business.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Balance {
+    /// White space at most.
+    #[default]
+    Before,
+    /// Inside an object or a list, so deep.
+    Inside(u32),
+    /// Inside a string, so deep.
+    Quoted(u32),
+    /// Behind a backslash in a string, so deep.
+    Escaped(u32),
+    /// Inside something that is neither an object nor a list.
+    Bare,
+    /// The outer object or list was closed.
+    Whole,
+}
+
+impl Balance {
+    fn push(&mut self, text: &str) {
+        for byte in text.bytes() {
+            *self = match (*self, byte) {
+                (Self::Before, b' ' | b'\t' | b'\n' | b'\r') => Self::Before,
+                (Self::Before, b'{' | b'[') => Self::Inside(1),
+                (Self::Before, _) => Self::Bare,
+                (Self::Inside(depth), b'{' | b'[') => Self::Inside(depth.saturating_add(1)),
+                (Self::Inside(1), b'}' | b']') => Self::Whole,
+                (Self::Inside(depth), b'}' | b']') => Self::Inside(depth - 1),
+                (Self::Inside(depth), b'"') => Self::Quoted(depth),
+                (Self::Quoted(depth), b'"') => Self::Inside(depth),
+                (Self::Quoted(depth), b'\\') => Self::Escaped(depth),
+                (Self::Escaped(depth), _) => Self::Quoted(depth),
+                (state, _) => state,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wholeness_follows_brackets_and_strings() {
+        let check = |text: &str, expected: Balance| {
+            let mut balance = Balance::default();
+            for byte in text.chars() {
+                balance.push(&byte.to_string());
+            }
+            assert_eq!(balance, expected, "{text}");
+        };
+        check("  ", Balance::Before);
+        check("null", Balance::Bare);
+        check(r#"{"a":"}\"}","b":[{}]"#, Balance::Inside(1));
+        check(r#" {"a":"}\"}","b":[{}]} "#, Balance::Whole);
+        check(r#"{"a":"\"#, Balance::Escaped(1));
+    }
+}

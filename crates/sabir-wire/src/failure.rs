@@ -1,0 +1,213 @@
+//! Errors that a provider reports, before or in the middle of a stream.
+//!
+//! Providers agree neither on the shape nor on the words. One reader serves all of them: `{"error": {…}}`,
+//! `{"error": "…"}`, `{"type": "error", …}`, `{"message": …}`, `{"detail": …}`.
+
+use sabir_call::ModelErrorKind;
+use serde_json::{Map, Value};
+
+/// The most characters of a provider's words that are kept.
+pub const MAX_WORDS: usize = 600;
+
+/// What a provider said was wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderError {
+    /// The kind, as far as its code, status and words tell.
+    pub kind: ModelErrorKind,
+    /// The provider's code or type, such as `overloaded_error`; may be empty.
+    pub code: String,
+    /// The provider's words, at most [`MAX_WORDS`] characters.
+    pub message: String,
+}
+
+impl ProviderError {
+    /// An error of which the code and the words are known.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let (code, message) = (code.into(), message.into());
+        let kind = classify(None, &code, &message);
+        Self { kind, code, message: message.chars().take(MAX_WORDS).collect() }
+    }
+
+    /// Takes the HTTP status into account, which outweighs everything but a context overflow and an unknown model.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.kind = classify(Some(status), &self.code, &self.message);
+        self
+    }
+
+    /// Reads the body of an error response, or of an error event. `None` if it reports no error that could be read.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(body).ok()?;
+        Self::from_value(&value)
+    }
+
+    /// Reads a JSON value as [`ProviderError::read`] does.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let outer = match value {
+            // Google's OpenAI endpoint wraps the object in a list.
+            Value::Array(items) => items.first()?.as_object()?,
+            Value::Object(outer) => outer,
+            _ => return None,
+        };
+        let inner = match outer.get("error") {
+            Some(Value::Object(inner)) => inner,
+            Some(Value::String(words)) => return Some(Self::new(code_of(outer), words.as_str())),
+            _ => outer,
+        };
+        let message =
+            ["message", "detail", "error_description", "error_message"].iter().find_map(|key| words(inner, key));
+        let code = code_of(inner);
+        if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
+            return None;
+        }
+        Some(Self::new(code, message.unwrap_or_default()))
+    }
+}
+
+fn words(object: &Map<String, Value>, key: &str) -> Option<String> {
+    match object.get(key)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// The most telling of code, type and status.
+fn code_of(object: &Map<String, Value>) -> String {
+    let mut found = ["code", "type", "status"].iter().filter_map(|key| match object.get(*key)? {
+        Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    });
+    found.next().unwrap_or_default()
+}
+
+/// Finds the kind of an error from the HTTP status, the provider's code and its words.
+pub fn classify(status: Option<u16>, code: &str, message: &str) -> ModelErrorKind {
+    let code = code.to_ascii_lowercase();
+    let message = message.to_ascii_lowercase();
+    if is_overflow(&code, &message) {
+        return ModelErrorKind::TooLong;
+    }
+    if code.contains("model_not_found") || (message.contains("model") && message.contains("does not exist")) {
+        return ModelErrorKind::UnknownModel;
+    }
+    let by_code = of_code(&code);
+    match status.or_else(|| code.parse().ok()) {
+        Some(status) => of_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
+        None => by_code.unwrap_or(ModelErrorKind::Unavailable),
+    }
+}
+
+fn is_overflow(code: &str, message: &str) -> bool {
+    const PHRASES: [&str; 9] = [
+        "prompt is too long",
+        "maximum context length",
+        "context window",
+        "context length",
+        "context size",
+        "too many tokens",
+        "exceeds the maximum number of tokens",
+        "maximum prompt length",
+        "input is too long",
+    ];
+    code == "context_length_exceeded"
+        || code == "model_context_window_exceeded"
+        || code == "exceed_context_size_error"
+        || PHRASES.iter().any(|phrase| message.contains(phrase))
+}
+
+fn of_status(status: u16) -> Option<ModelErrorKind> {
+    Some(match status {
+        401 | 403 => ModelErrorKind::Key,
+        404 => ModelErrorKind::UnknownModel,
+        413 => ModelErrorKind::TooLong,
+        429 => ModelErrorKind::RateLimited,
+        408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
+        400..=499 => ModelErrorKind::Rejected,
+        _ => return None,
+    })
+}
+
+fn of_code(code: &str) -> Option<ModelErrorKind> {
+    const TABLE: [(&str, ModelErrorKind); 18] = [
+        ("overloaded", ModelErrorKind::Unavailable),
+        ("api_error", ModelErrorKind::Unavailable),
+        ("server_error", ModelErrorKind::Unavailable),
+        ("internal", ModelErrorKind::Unavailable),
+        ("unavailable", ModelErrorKind::Unavailable),
+        ("timeout", ModelErrorKind::Unavailable),
+        ("rate_limit", ModelErrorKind::RateLimited),
+        ("resource_exhausted", ModelErrorKind::RateLimited),
+        ("insufficient_quota", ModelErrorKind::Rejected),
+        ("billing", ModelErrorKind::Rejected),
+        ("authentication", ModelErrorKind::Key),
+        ("invalid_api_key", ModelErrorKind::Key),
+        ("permission", ModelErrorKind::Key),
+        ("not_found", ModelErrorKind::UnknownModel),
+        ("request_too_large", ModelErrorKind::TooLong),
+        ("invalid", ModelErrorKind::Rejected),
+        ("tool_use_failed", ModelErrorKind::Rejected),
+        ("content_filter", ModelErrorKind::Rejected),
+    ];
+    TABLE.iter().find(|(word, _)| code.contains(word)).map(|(_, kind)| *kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: &str, status: Option<u16>, kind: ModelErrorKind, message: &str) {
+        let mut error = ProviderError::read(body.as_bytes()).unwrap_or_else(|| panic!("unread: {body}"));
+        if let Some(status) = status {
+            error = error.with_status(status);
+        }
+        assert_eq!((error.kind, error.message.as_str()), (kind, message), "{body}");
+    }
+
+    #[test]
+    fn shapes_and_kinds() {
+        use ModelErrorKind as K;
+        check(
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            None,
+            K::Unavailable,
+            "Overloaded",
+        );
+        check(
+            r#"{"error":{"message":"bad key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+            Some(401),
+            K::Key,
+            "bad key",
+        );
+        check(r#"{"error":{"code":400,"message":"Token limit reached"}}"#, None, K::Rejected, "Token limit reached");
+        check(
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#,
+            Some(400),
+            K::TooLong,
+            "This model's maximum context length is 8192 tokens",
+        );
+        check(
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8"}}"#,
+            Some(400),
+            K::TooLong,
+            "prompt is too long: 9 tokens > 8",
+        );
+        check(
+            r#"[{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}]"#,
+            None,
+            K::RateLimited,
+            "slow",
+        );
+        check(r#"{"error":"model 'x' not found"}"#, Some(404), K::UnknownModel, "model 'x' not found");
+        check(r#"{"detail":"Not authenticated"}"#, Some(401), K::Key, "Not authenticated");
+        check(r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#, None, K::Rejected, "no");
+    }
+
+    #[test]
+    fn no_error_is_none() {
+        for body in ["", "<html>", "{}", "[]", "1", r#"{"choices":[]}"#, r#"{"error":null}"#] {
+            assert_eq!(ProviderError::read(body.as_bytes()), None, "{body}");
+        }
+    }
+}

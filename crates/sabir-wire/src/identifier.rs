@@ -1,0 +1,46 @@
+//! Call ids within the alphabet of a wire.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The longest id that goes through as it is. OpenAI refuses longer ones.
+const MAX_LENGTH: usize = 40;
+
+/// How many characters of an id that must change are kept before its hash.
+const KEPT: usize = 20;
+
+/// The id itself if it is made of `a-z A-Z 0-9 _ -` and not too long; otherwise a readable part of it and a hash.
+///
+/// The same id always gives the same result, so that calls and results stay paired; different ids give different results.
+pub(crate) fn portable(id: &str) -> Cow<'_, str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(allowed) {
+        return Cow::Borrowed(id);
+    }
+    let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT).collect();
+    // FNV-1a: fixed for all time, unlike the standard library's hashers.
+    let hash = id
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let _ = write!(text, "_{hash:016x}");
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_keep_to_the_alphabet() {
+        assert_eq!(portable("toolu_01-A"), "toolu_01-A");
+        for id in ["", "functions.f:0", "ü", &"x".repeat(41)] {
+            let mapped = portable(id);
+            assert!(
+                mapped.len() <= MAX_LENGTH && mapped.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
+                "{id}"
+            );
+        }
+        assert_ne!(portable("a.b"), portable("a:b"));
+        assert_eq!(portable("a.b"), portable("a.b"));
+    }
+}

@@ -1,0 +1,186 @@
+//! OpenAI Chat Completions: events to response bodies.
+
+use sabir_call::{Draft, DraftArgument, DraftCall, DraftPart, DraftState, Event, StopReason, Usage};
+use serde_json::{Map, Value, json};
+
+use super::{NAME, stop_word};
+use crate::arguments::ArgumentWriter;
+use crate::failure::ProviderError;
+use crate::sse;
+use crate::wire::{Head, Writer};
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    head: Head,
+    begun: bool,
+    calls: Vec<(u32, ArgumentWriter)>,
+    called: bool,
+    usage: Option<Usage>,
+    stop: Option<(StopReason, String)>,
+}
+
+impl Answer {
+    pub(crate) fn new(head: Head) -> Self {
+        Self { head, begun: false, calls: Vec::new(), called: false, usage: None, stop: None }
+    }
+
+    fn chunk(&self, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+        let mut chunk = json!({
+            "id": self.head.id, "object": "chat.completion.chunk", "created": self.head.created,
+            "model": self.head.model, "choices": choices,
+        });
+        if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
+            chunk.insert("usage".to_owned(), self::usage(usage));
+        }
+        sse::encode("", &chunk.to_string(), out);
+    }
+
+    fn delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
+        if !self.begun
+            && let Some(delta) = delta.as_object_mut()
+        {
+            self.begun = true;
+            delta.shift_insert(0, "role".to_owned(), json!("assistant"));
+        }
+        self.chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]), None, out);
+    }
+
+    fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
+        let mut fragment = String::new();
+        if let Some((_, arguments)) = self.calls.iter_mut().rev().find(|(known, _)| *known == index) {
+            write(arguments, &mut fragment);
+        }
+        if !fragment.is_empty() {
+            let call = json!({"index": index, "function": {"arguments": fragment}});
+            self.delta(json!({"tool_calls": [call]}), out);
+        }
+    }
+}
+
+impl Writer for Answer {
+    fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => self.delta(json!({"content": text}), out),
+            Event::Thought { text } => self.delta(json!({"reasoning_content": text}), out),
+            Event::CallStart { index, id, name, .. } => {
+                self.called = true;
+                self.calls.push((index, ArgumentWriter::default()));
+                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let function = json!({"name": name, "arguments": ""});
+                let call = json!({"index": index, "id": id, "type": "function", "function": function});
+                self.delta(json!({"tool_calls": [call]}), out);
+            }
+            Event::ArgStart { index, name, form, .. } => {
+                self.call(index, |arguments, out| arguments.start(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => self.call(index, |arguments, out| arguments.delta(text, out), out),
+            Event::ArgEnd { index, lead, .. } => self.call(index, |arguments, out| arguments.end(lead, out), out),
+            Event::CallEnd { index, .. } => {
+                self.call(index, ArgumentWriter::close, out);
+                self.calls.retain(|(known, _)| *known != index);
+            }
+            Event::CallCut { index, .. } => {
+                self.call(index, ArgumentWriter::cut, out);
+                self.calls.retain(|(known, _)| *known != index);
+            }
+            Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => {
+                self.delta(json!({"reasoning_details": [opaque.data]}), out);
+            }
+            Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        sse::encode("", &error_body(error).to_string(), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.delta(json!({"content": ""}), out);
+        }
+        let default = if self.called { StopReason::Calls } else { StopReason::End };
+        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
+        let word = stop_word(reason, &raw);
+        self.chunk(json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
+        if self.usage.is_some() {
+            self.chunk(json!([]), self.usage, out);
+        }
+        sse::encode("", "[DONE]", out);
+    }
+}
+
+pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
+    let (mut words, mut thoughts) = (None::<String>, String::new());
+    let (mut details, mut calls) = (Vec::new(), Vec::new());
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => words.get_or_insert_default().push_str(text),
+            DraftPart::Thought(text) => thoughts.push_str(text),
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
+            DraftPart::Opaque(_) => {}
+            DraftPart::Call(call) => calls.push(tool_call(head, call)),
+        }
+    }
+    let default = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
+    let mut message = Map::new();
+    message.insert("role".to_owned(), json!("assistant"));
+    message.insert("content".to_owned(), json!(words));
+    if !thoughts.is_empty() {
+        message.insert("reasoning_content".to_owned(), json!(thoughts));
+    }
+    if !details.is_empty() {
+        message.insert("reasoning_details".to_owned(), json!(details));
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), json!(calls));
+    }
+    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    json!({
+        "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": stop_word(reason, raw)}],
+        "usage": usage(draft.usage),
+    })
+}
+
+/// A cut call shows as one: its arguments lack their end.
+fn tool_call(head: &Head, call: &DraftCall) -> Value {
+    let mut writer = ArgumentWriter::default();
+    let mut arguments = String::new();
+    for DraftArgument { name, form, text, partial, .. } in &call.arguments {
+        writer.start(name, *form, &mut arguments);
+        writer.delta(text, &mut arguments);
+        if !partial {
+            writer.end("", &mut arguments);
+        }
+    }
+    match call.state {
+        DraftState::Cut(_) => writer.cut(&mut arguments),
+        _ => writer.close(&mut arguments),
+    }
+    let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+    json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+}
+
+pub(crate) fn error_body(error: &ProviderError) -> Value {
+    json!({"error": {"message": error.message, "type": error.code, "param": null, "code": error.code}})
+}
+
+fn usage(usage: Usage) -> Value {
+    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let mut value = Map::new();
+    value.insert("prompt_tokens".to_owned(), json!(input));
+    value.insert("completion_tokens".to_owned(), json!(output));
+    value.insert("total_tokens".to_owned(), json!(input.saturating_add(output)));
+    let mut details = Map::new();
+    details.extend(usage.cache_read.map(|count| ("cached_tokens".to_owned(), json!(count))));
+    details.extend(usage.cache_write.map(|count| ("cache_write_tokens".to_owned(), json!(count))));
+    if !details.is_empty() {
+        value.insert("prompt_tokens_details".to_owned(), Value::Object(details));
+    }
+    if let Some(count) = usage.reasoning {
+        value.insert("completion_tokens_details".to_owned(), json!({"reasoning_tokens": count}));
+    }
+    Value::Object(value)
+}

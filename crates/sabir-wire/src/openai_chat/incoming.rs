@@ -1,0 +1,141 @@
+//! OpenAI Chat Completions: a client's body to a request.
+//!
+//! # Supported
+//! The roles system, developer, user, assistant and tool; text and image parts; `tool_calls`; reasoning fields. A client
+//! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
+//! decoder would deliver them. Sampling beyond temperature and stop is ignored.
+//!
+//! # Unsupported
+//! Images by URL, audio, files, custom tools, the old `functions`: each is an error that names its place.
+
+use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use serde_json::{Map, Value};
+
+use super::NAME;
+use crate::field::{Field, History, call, image, tool_set};
+use crate::wire::{Incoming, RequestError};
+
+pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
+    let body = Field::root(body);
+    let mut history = History::default();
+    let mut system = Vec::new();
+    for message in body.get("messages").items()? {
+        let content = message.get("content");
+        match message.get("role").text()? {
+            "system" | "developer" => system.push(words(&content)?),
+            "user" => history.push(Role::User, parts(&content)?),
+            "assistant" => history.push(Role::Assistant, assistant(&message)?),
+            "tool" => {
+                let result = history.result(message.get("tool_call_id").text()?, words(&content)?, false);
+                history.push(Role::User, vec![result]);
+            }
+            _ => return Err(message.get("role").wrong("system, developer, user, assistant or tool")),
+        }
+    }
+    if !body.get("functions").is_absent() {
+        return Err(body.get("functions").wrong("nothing (use `tools`)"));
+    }
+    let tools = body.get("tools").items()?.iter().map(tool).collect::<Result<_, _>>()?;
+    let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
+    let limit = body.get("max_completion_tokens").count()?;
+    let request = Request {
+        model: body.get("model").text()?.to_owned(),
+        system: system.join("\n\n"),
+        messages: history.messages,
+        tools: tool_set(tools)?,
+        choice: choice(&body.get("tool_choice"))?,
+        parallel: if one { Parallel::One } else { Parallel::Many },
+        max_output: if limit.is_some() { limit } else { body.get("max_tokens").count()? },
+        temperature: body.get("temperature").number()?,
+        stop: body.get("stop").texts()?,
+        ..Request::default()
+    };
+    Ok(Incoming { request, streamed: body.get("stream").is_true() })
+}
+
+/// Content of which only the words count.
+fn words(content: &Field<'_>) -> Result<String, RequestError> {
+    let mut words = String::new();
+    for part in parts(content)? {
+        match part {
+            Part::Text { text } => words.push_str(&text),
+            _ => return Err(content.wrong("text only")),
+        }
+    }
+    Ok(words)
+}
+
+fn parts(content: &Field<'_>) -> Result<Vec<Part>, RequestError> {
+    if content.value.is_string() {
+        return Ok(vec![Part::text(content.text()?)]);
+    }
+    content.items()?.iter().map(part).collect()
+}
+
+fn part(part: &Field<'_>) -> Result<Part, RequestError> {
+    match part.get("type").text()? {
+        "text" => Ok(Part::text(part.get("text").text()?)),
+        "refusal" => Ok(Part::text(part.get("refusal").text()?)),
+        "image_url" => image(&part.get("image_url").get("url")),
+        _ => Err(part.get("type").wrong("`text` or `image_url`")),
+    }
+}
+
+fn assistant(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
+    let mut found = Vec::new();
+    let thought =
+        ["reasoning_content", "reasoning"].iter().map(|key| message.get(key)).find(|field| !field.is_absent());
+    if let Some(thought) = thought {
+        found.push(Part::Thought { text: thought.text()?.to_owned(), opaque: None });
+    }
+    for detail in message.get("reasoning_details").items()? {
+        found.push(reasoning(detail.object()?));
+    }
+    let content = parts(&message.get("content"))?;
+    found.extend(content.into_iter().filter(|part| !matches!(part, Part::Text { text } if text.is_empty())));
+    for item in message.get("tool_calls").items()? {
+        let function = item.get("function");
+        let text = function.get("arguments").text_or_empty()?;
+        found.push(call(item.get("id").text()?, function.get("name").text()?, arguments(text)));
+    }
+    Ok(found)
+}
+
+fn reasoning(mut detail: Map<String, Value>) -> Part {
+    let text = detail.shift_remove("text").or_else(|| detail.shift_remove("summary"));
+    let opaque = Opaque { wire: NAME.to_owned(), data: Value::Object(detail) };
+    match text {
+        Some(Value::String(text)) if !text.is_empty() => Part::Thought { text, opaque: Some(opaque) },
+        _ => Part::Opaque(opaque),
+    }
+}
+
+fn arguments(text: &str) -> Map<String, Value> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => arguments,
+        Ok(Value::Null) => Map::new(),
+        _ if text.trim().is_empty() => Map::new(),
+        _ => Map::from_iter([(String::new(), Value::from(text))]),
+    }
+}
+
+fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
+    if tool.get("type").text()? != "function" {
+        return Err(tool.get("type").wrong("`function`"));
+    }
+    let function = tool.get("function");
+    let schema = Value::Object(function.get("parameters").object()?);
+    Ok(ToolSpec::new(function.get("name").text()?, function.get("description").text_or_empty()?, schema))
+}
+
+fn choice(choice: &Field<'_>) -> Result<ToolChoice, RequestError> {
+    if choice.value.is_object() {
+        return Ok(ToolChoice::Tool(choice.get("function").get("name").text()?.to_owned()));
+    }
+    Ok(match choice.text_or_empty()? {
+        "" | "auto" => ToolChoice::Auto,
+        "required" => ToolChoice::Required,
+        "none" => ToolChoice::None,
+        _ => return Err(choice.wrong("`auto`, `required`, `none` or a function")),
+    })
+}

@@ -1,0 +1,425 @@
+//! OpenAI Chat Completions: response bodies to events.
+//!
+//! # Supported
+//! Chunks and whole completions, of the first choice. Content as a string or as parts; reasoning as
+//! `reasoning_content`, `reasoning`, `reasoning_details` or thinking parts; signed or encrypted reasoning details are
+//! kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`; arguments as text, as a JSON value, or absent.
+//!
+//! # Unsupported
+//! Log probabilities, audio, annotations, and choices after the first.
+//!
+//! # Which call a delta belongs to
+//! The `index` is a label, and may be missing. In this order:
+//! 1. the same non-empty id, under the same label (or one of the two has no label): that call, unless it is whole and
+//!    the delta brings another name;
+//! 2. another non-empty id: a new call, whatever its label; except that a call of that label which has no id yet, and is
+//!    not whole, takes it;
+//! 3. no id, a label: the latest call of that label, or a new one; no id and no label: the latest call;
+//! 4. but a delta without id that brings a name begins a new call if the call so found is whole and was not simply
+//!    repeated, or if it has arguments and another name.
+//!
+//! A call ends at the finish reason, at `[DONE]`, or when the next call starts and its JSON is whole. What comes for
+//! a whole call is the same call told twice, and is dropped.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hasher};
+
+use sabir_call::{Event, Fault, FaultKind, Opaque, Sink, Span, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::NAME;
+use crate::calls::{MAX_CALLS, NativeCall};
+use crate::failure::ProviderError;
+use crate::loose::{Content, Count, List, Maybe, Text};
+use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
+
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    status: Status,
+    calls: Calls,
+    /// For each call, a hash of its argument text so far: tells a repetition without keeping the text.
+    hashes: Vec<DefaultHasher>,
+    /// The label of the choice that is read.
+    choice: Option<u64>,
+    reason: Option<StopReason>,
+    word: String,
+    refused: bool,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    choices: List<Choice<'a>>,
+    #[serde(default)]
+    usage: Maybe<Tokens>,
+    #[serde(default)]
+    x_groq: Maybe<Groq>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: Text<'a>,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    delta: Maybe<Delta<'a>>,
+    #[serde(borrow, default)]
+    message: Maybe<Delta<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Text<'a>,
+    #[serde(borrow, default)]
+    native_finish_reason: Text<'a>,
+    #[serde(default)]
+    usage: Maybe<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    content: Content<'a>,
+    #[serde(borrow, default)]
+    reasoning_content: Content<'a>,
+    #[serde(borrow, default)]
+    reasoning: Content<'a>,
+    #[serde(borrow, default)]
+    reasoning_details: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    refusal: Text<'a>,
+    #[serde(borrow, default)]
+    tool_calls: List<ToolCall<'a>>,
+    #[serde(borrow, default)]
+    function_call: Maybe<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(default)]
+    index: Count,
+    #[serde(borrow, default)]
+    id: Text<'a>,
+    #[serde(borrow, default)]
+    function: Maybe<Function<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Groq {
+    #[serde(default)]
+    usage: Maybe<Tokens>,
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    #[serde(default)]
+    total_tokens: Count,
+    #[serde(default)]
+    prompt_tokens_details: Maybe<InputDetails>,
+    #[serde(default)]
+    completion_tokens_details: Maybe<OutputDetails>,
+    #[serde(default)]
+    prompt_cache_hit_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: Count,
+    #[serde(default)]
+    cache_write_tokens: Count,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    #[serde(default)]
+    reasoning_tokens: Count,
+}
+
+impl Reader for Stream {
+    fn message(&mut self, name: &str, data: &str, out: &mut dyn Sink) {
+        let trimmed = data.trim_ascii();
+        if trimmed.is_empty() {
+            return;
+        }
+        if self.done {
+            self.status.skipped += 1;
+            self.status.events += 1;
+            return;
+        }
+        if trimmed == "[DONE]" {
+            return self.done(out);
+        }
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => return unreadable(self, &format!("an event of the stream cannot be read: {error}"), out),
+        };
+        self.status.events += 1;
+        if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
+            let error = ProviderError::read(data.as_bytes());
+            let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+            failed(&mut self.status, error, out);
+            self.calls.poison();
+        } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
+            self.status.skipped += 1;
+        }
+        for choice in &chunk.choices.0 {
+            let label = choice.index.0.unwrap_or_default();
+            if *self.choice.get_or_insert(label) == label {
+                self.choice(choice, out);
+            } else {
+                self.status.skipped += 1;
+            }
+        }
+        let usage = chunk.usage.0.or_else(|| chunk.x_groq.0.and_then(|groq| groq.usage.0));
+        tokens(usage, out);
+    }
+
+    fn lost(&mut self) {
+        self.calls.poison();
+    }
+
+    fn finish(&mut self, how: Close, out: &mut dyn Sink) {
+        let ended = self.status.ended && self.status.error.is_none();
+        self.calls.cut(cut_of(how, ended, self.reason), out);
+    }
+
+    fn status(&self) -> &Status {
+        &self.status
+    }
+
+    fn status_mut(&mut self) -> &mut Status {
+        &mut self.status
+    }
+}
+
+impl Stream {
+    fn done(&mut self, out: &mut dyn Sink) {
+        self.done = true;
+        self.status.ended = true;
+        self.status.events += 1;
+        self.calls.end_seen(out);
+        self.calls.stopped(self.reason.unwrap_or(StopReason::End), out);
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>, out: &mut dyn Sink) {
+        let whole = choice.message.0.is_some();
+        if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_ref()) {
+            self.reasoning(delta, out);
+            delta.content.each(false, &mut |thought, words| say(thought, words, out));
+            if !delta.refusal.as_str().is_empty() {
+                self.refused = true;
+                say(false, delta.refusal.as_str(), out);
+            }
+            for (position, call) in (0..).zip(&delta.tool_calls.0) {
+                let label = if whole { Some(position) } else { call.index.0 };
+                match &call.function.0 {
+                    Some(function) => self.call(label, call.id.as_str(), function, out),
+                    None => self.call(label, call.id.as_str(), &Function::default(), out),
+                }
+            }
+            if let Some(function) = &delta.function_call.0 {
+                self.call(Some(0), "", function, out);
+            }
+        }
+        tokens_of(&choice.usage, out);
+        let word = choice.finish_reason.as_str();
+        if !word.is_empty() && word != "null" {
+            self.stop(word, choice.native_finish_reason.as_str(), out);
+        }
+    }
+
+    fn reasoning(&mut self, delta: &Delta<'_>, out: &mut dyn Sink) {
+        let mut said = false;
+        for content in [&delta.reasoning_content, &delta.reasoning] {
+            // Some servers send both, with the same words.
+            if !said {
+                content.each(true, &mut |_, words| {
+                    said |= !words.is_empty();
+                    say(true, words, out);
+                });
+            }
+        }
+        let Some(details) = delta.reasoning_details else { return };
+        let details: Vec<Value> = serde_json::from_str(details.get()).unwrap_or_default();
+        for mut detail in details {
+            let Some(object) = detail.as_object_mut() else { continue };
+            for key in ["text", "summary"] {
+                if let Some(Value::String(words)) = object.remove(key)
+                    && !said
+                {
+                    say(true, &words, out);
+                }
+            }
+            let full = |key: &str| object.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+            if full("data") || full("signature") {
+                out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data: detail }));
+            }
+        }
+    }
+
+    fn call(&mut self, label: Option<u64>, id: &str, function: &Function<'_>, out: &mut dyn Sink) {
+        let name = function.name.as_str();
+        let arguments = function.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
+        if id.is_empty() && name.is_empty() && arguments.is_empty() {
+            return;
+        }
+        let position = match self.position(label, id, name, &arguments) {
+            Some(position) => position,
+            None => {
+                if self.calls.list.len() >= MAX_CALLS {
+                    let message = format!("more than {MAX_CALLS} calls in one response");
+                    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+                    return;
+                }
+                self.begin(label, id, out);
+                self.calls.list.len() - 1
+            }
+        };
+        let (Some(call), Some(hash)) = (self.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
+            return;
+        };
+        if call.id.is_empty() {
+            call.id.push_str(id);
+        }
+        if call.is_whole() || !call.is_open() {
+            self.status.skipped += 1;
+            return;
+        }
+        call.set_name(name, &mut self.calls.next, out);
+        hash.write(arguments.as_bytes());
+        call.push(&arguments, out);
+    }
+
+    fn begin(&mut self, label: Option<u64>, id: &str, out: &mut dyn Sink) {
+        for call in self.calls.list.iter_mut().filter(|call| call.is_whole()) {
+            call.end_seen(&mut self.calls.next, out);
+        }
+        let mut call = NativeCall::new(label, id);
+        if self.status.error.is_some() {
+            call.poison();
+        }
+        self.calls.list.push(call);
+        self.hashes.push(DefaultHasher::new());
+    }
+
+    /// The call that a delta belongs to; `None`: it begins a new one.
+    fn position(&self, label: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let list = &self.calls.list;
+        let fits = |call: &NativeCall| label.is_none() || call.label.is_none() || call.label == label;
+        if !id.is_empty() {
+            // One id for two tools is two calls; one id for the same tool again is the same call told twice.
+            let other = |call: &NativeCall| call.is_whole() && !name.is_empty() && name != call.name;
+            let known = list.iter().rposition(|call| call.id == id && fits(call) && !other(call));
+            let unnamed = || {
+                let position = list.iter().rposition(|call| call.label == label)?;
+                let call = list.get(position)?;
+                (call.id.is_empty() && call.is_open() && !call.is_whole()).then_some(position)
+            };
+            return known.or_else(unnamed);
+        }
+        let position = match label {
+            Some(_) => list.iter().rposition(|call| call.label == label)?,
+            None => list.len().checked_sub(1)?,
+        };
+        let call = list.get(position)?;
+        if name.is_empty() {
+            return Some(position);
+        }
+        let other = name != call.name && !call.name.is_empty();
+        let begins = if call.is_whole() || !call.is_open() {
+            other || label.is_none() || !(arguments.is_empty() || self.repeats(position, arguments))
+        } else {
+            other && call.has_arguments()
+        };
+        (!begins).then_some(position)
+    }
+
+    /// Whether that text is the whole argument text of the call once more.
+    fn repeats(&self, position: usize, arguments: &str) -> bool {
+        let mut hash = DefaultHasher::new();
+        hash.write(arguments.as_bytes());
+        self.hashes.get(position).is_some_and(|known| known.finish() == hash.finish())
+    }
+
+    fn stop(&mut self, word: &str, native: &str, out: &mut dyn Sink) {
+        let mut reason = super::stop_reason(word);
+        // OpenRouter says `tool_calls` where the model's own reason was its limit.
+        if super::stop_reason(native) == StopReason::Length {
+            reason = StopReason::Length;
+        }
+        if self.refused {
+            reason = StopReason::Refused;
+        }
+        self.status.ended = true;
+        self.calls.end_seen(out);
+        self.calls.stopped(reason, out);
+        if self.reason != Some(reason) || self.word != word {
+            self.reason = Some(reason);
+            word.clone_into(&mut self.word);
+            out.event(Event::Stop { reason, raw: word });
+        }
+    }
+}
+
+/// Arguments come as text, as a JSON value in place of it, or as `null`.
+fn argument_text(raw: &str) -> Cow<'_, str> {
+    let text = serde_json::from_str::<Text<'_>>(raw).unwrap_or_default();
+    match text.0 {
+        Some(text) if raw.starts_with('"') => text,
+        _ if raw == "null" => Cow::Borrowed(""),
+        _ => Cow::Borrowed(raw),
+    }
+}
+
+fn say(thought: bool, text: &str, out: &mut dyn Sink) {
+    match (text.is_empty(), thought) {
+        (true, _) => {}
+        (_, true) => out.event(Event::Thought { text }),
+        (_, false) => out.event(Event::Text { text }),
+    }
+}
+
+fn tokens_of(found: &Maybe<Tokens>, out: &mut dyn Sink) {
+    if let Some(found) = &found.0 {
+        let details = found.completion_tokens_details.0.as_ref();
+        let reasoning = details.and_then(|details| details.reasoning_tokens.0);
+        let input = found.prompt_tokens.0;
+        let mut output = found.completion_tokens.0;
+        // xAI counts reasoning apart, which shows in the total.
+        if let (Some(reasoning), Some(written), Some(read)) = (reasoning, output, input)
+            && reasoning > 0
+            && found.total_tokens.0 == read.checked_add(written).and_then(|sum| sum.checked_add(reasoning))
+        {
+            output = Some(written.saturating_add(reasoning));
+        }
+        let details = found.prompt_tokens_details.0.as_ref();
+        let cache_read = details.and_then(|details| details.cached_tokens.0).or(found.prompt_cache_hit_tokens.0);
+        let cache_write = details.and_then(|details| details.cache_write_tokens.0);
+        let usage = Usage { input, output, cache_read, cache_write, reasoning };
+        if usage != Usage::default() {
+            out.event(Event::Usage(usage));
+        }
+    }
+}
+
+fn tokens(found: Option<Tokens>, out: &mut dyn Sink) {
+    tokens_of(&Maybe(found), out);
+}

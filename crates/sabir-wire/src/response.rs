@@ -1,0 +1,295 @@
+//! Response bodies of any wire, streamed or whole, turned into events.
+//!
+//! # Supported
+//! Server-sent events; one JSON object; several JSON values one after the other or in a list, each read like an event
+//! of the stream. Which of them it is shows in the first byte that is not white space.
+//!
+//! # Unsupported
+//! Binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
+
+use sabir_call::{Cut, Event, Fault, FaultKind, ModelErrorKind, Sink, Span, StopReason};
+use serde_json::value::RawValue;
+
+use crate::calls::NativeCall;
+use crate::failure::ProviderError;
+use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
+use crate::wire::Wire;
+
+/// The most bytes of a body's beginning that a [`Report`] keeps.
+const MAX_OPENING: usize = 256;
+
+/// How the body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// The transport says that the body is complete.
+    Clean,
+    /// The connection broke, or an idle limit was reached.
+    Broken,
+    /// The user cancelled.
+    Cancelled,
+}
+
+/// What kind of body it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BodyForm {
+    /// White space at most.
+    #[default]
+    Empty,
+    /// Server-sent events.
+    Stream,
+    /// JSON values.
+    Whole,
+    /// Neither: markup.
+    Foreign,
+}
+
+/// What a decoder can say of a body as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What kind of body it was.
+    pub form: BodyForm,
+    /// Whether the provider ended the answer itself (a terminal event or a finish reason was seen).
+    pub ended: bool,
+    /// The error that the provider reported, or that the body is no answer at all.
+    pub error: Option<ProviderError>,
+    /// Events that were read.
+    pub events: u64,
+    /// Events and deltas of unknown kinds, which is normal.
+    pub skipped: u64,
+    /// Events that could not be read; each has also been a fault.
+    pub unreadable: u64,
+    /// The first bytes of the body, for messages about foreign ones; at most 256.
+    pub opening: String,
+}
+
+/// Turns one response body into events. Feed it bytes as they come, then [`finish`](Self::finish) it.
+///
+/// Memory is bounded by a small multiple of [`MAX_EVENT`]. However the bytes are split, the events are the same once
+/// adjacent deltas are merged.
+pub struct Decoder {
+    reader: Box<dyn Reader>,
+    form: BodyForm,
+    sse: SseDecoder,
+    whole: Vec<u8>,
+    opening: Vec<u8>,
+    too_long: bool,
+}
+
+/// What every wire's stream reader does. Private to the crate.
+pub(crate) trait Reader: Send {
+    /// Takes the data of one event, or one JSON value of a whole body. The name is empty where there was none.
+    fn message(&mut self, name: &str, data: &str, out: &mut dyn Sink);
+    /// An event was lost: calls that are open may lack a piece.
+    fn lost(&mut self);
+    /// Nothing more will come. Ends or cuts every call.
+    fn finish(&mut self, how: Close, out: &mut dyn Sink);
+    /// What it has seen so far.
+    fn status(&self) -> &Status;
+    /// The same, to be changed.
+    fn status_mut(&mut self) -> &mut Status;
+}
+
+/// What a reader has seen of the response as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    pub(crate) ended: bool,
+    pub(crate) error: Option<ProviderError>,
+    pub(crate) events: u64,
+    pub(crate) skipped: u64,
+    pub(crate) unreadable: u64,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder")
+            .field("form", &self.form)
+            .field("status", self.reader.status())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// A decoder for one body of that wire.
+    pub fn new(wire: Wire) -> Self {
+        Self {
+            reader: wire.reader(),
+            form: BodyForm::Empty,
+            sse: SseDecoder::new(),
+            whole: Vec::new(),
+            opening: Vec::new(),
+            too_long: false,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8], out: &mut dyn Sink) {
+        let mut bytes = bytes;
+        if self.form == BodyForm::Empty {
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
+            let skip = bytes.iter().take_while(|byte| blank(byte)).count();
+            bytes = bytes.get(skip..).unwrap_or_default();
+            self.form = match bytes.first() {
+                None => return,
+                Some(b'{' | b'[') => BodyForm::Whole,
+                Some(b'<') => BodyForm::Foreign,
+                Some(_) => BodyForm::Stream,
+            };
+        }
+        let room = MAX_OPENING - self.opening.len();
+        self.opening.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
+        match self.form {
+            BodyForm::Stream => {
+                let reader = self.reader.as_mut();
+                self.sse.push(bytes, &mut |event| take(reader, event, out));
+            }
+            BodyForm::Whole if self.whole.len() + bytes.len() > MAX_EVENT => self.too_long = true,
+            BodyForm::Whole => self.whole.extend_from_slice(bytes),
+            BodyForm::Foreign | BodyForm::Empty => {}
+        }
+    }
+
+    /// Whether the provider has ended its answer. Some never close the connection afterwards.
+    pub fn is_ended(&self) -> bool {
+        self.reader.status().ended
+    }
+
+    /// Whether anything that could be read has come.
+    pub fn has_begun(&self) -> bool {
+        self.reader.status().events > 0
+    }
+
+    /// Nothing more will come. Every call that is open is ended or cut; then the response is complete.
+    pub fn finish(mut self, how: Close, out: &mut dyn Sink) -> Report {
+        match self.form {
+            BodyForm::Stream if how == Close::Clean => {
+                let reader = self.reader.as_mut();
+                self.sse.finish(&mut |event| take(reader, event, out));
+            }
+            BodyForm::Whole => self.read_whole(how, out),
+            BodyForm::Stream | BodyForm::Foreign | BodyForm::Empty => {}
+        }
+        self.reader.finish(how, out);
+        let opening = String::from_utf8_lossy(&self.opening).into_owned();
+        let status = std::mem::take(self.reader.status_mut());
+        let error = status.error.or_else(|| {
+            let answered = status.events > status.unreadable + status.skipped || how != Close::Clean;
+            let words = if self.too_long { "the body is too long" } else { "the body is no answer of this wire" };
+            let kind = ModelErrorKind::Format;
+            (!answered).then(|| ProviderError { kind, code: String::new(), message: words.to_owned() })
+        });
+        Report {
+            form: self.form,
+            ended: status.ended,
+            error,
+            events: status.events,
+            skipped: status.skipped,
+            unreadable: status.unreadable,
+            opening,
+        }
+    }
+
+    /// Reads each JSON value of a whole body like an event.
+    fn read_whole(&mut self, how: Close, out: &mut dyn Sink) {
+        if self.too_long {
+            return;
+        }
+        let text = String::from_utf8_lossy(&self.whole);
+        for value in serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>() {
+            match value {
+                Ok(value) if value.get().starts_with('[') => {
+                    let items: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
+                    for item in items {
+                        self.reader.message("", item.get(), out);
+                    }
+                }
+                Ok(value) => self.reader.message("", value.get(), out),
+                // Half a value is what a broken connection leaves.
+                Err(_) if how != Close::Clean => break,
+                Err(error) => {
+                    unreadable(self.reader.as_mut(), &format!("the body is not JSON: {error}"), out);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn take(reader: &mut dyn Reader, event: SseEvent<'_>, out: &mut dyn Sink) {
+    match event {
+        SseEvent::Message { name, data, .. } => reader.message(name, data, out),
+        SseEvent::TooLong => unreadable(reader, "an event of the stream is too long", out),
+        SseEvent::Retry(_) => {}
+    }
+}
+
+/// Notes an event that could not be read.
+pub(crate) fn unreadable(reader: &mut dyn Reader, message: &str, out: &mut dyn Sink) {
+    reader.lost();
+    let status = reader.status_mut();
+    status.events += 1;
+    status.unreadable += 1;
+    out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+}
+
+/// Notes an error that the provider reported. A later one does not replace the first.
+pub(crate) fn failed(status: &mut Status, error: ProviderError, out: &mut dyn Sink) {
+    let code = if error.code.is_empty() { "error" } else { &error.code };
+    let message = format!("the provider reported {code}: {}", error.message);
+    out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+    status.error.get_or_insert(error);
+}
+
+/// All calls of a response, in order, and the index of the next one to start.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) list: Vec<NativeCall>,
+    pub(crate) next: u32,
+}
+
+impl Calls {
+    /// The provider goes on with something else.
+    pub(crate) fn went_on(&mut self, out: &mut dyn Sink) {
+        for call in &mut self.list {
+            call.went_on(out);
+        }
+    }
+
+    /// The stop reason is known.
+    pub(crate) fn stopped(&mut self, reason: StopReason, out: &mut dyn Sink) {
+        for call in &mut self.list {
+            call.stopped(reason, &mut self.next, out);
+        }
+    }
+
+    /// Every call that is open ends here.
+    pub(crate) fn end_seen(&mut self, out: &mut dyn Sink) {
+        for call in &mut self.list {
+            call.end_seen(&mut self.next, out);
+        }
+    }
+
+    /// Every call that has not ended is cut.
+    pub(crate) fn cut(&mut self, why: Cut, out: &mut dyn Sink) {
+        for call in &mut self.list {
+            call.cut(why, &mut self.next, out);
+        }
+    }
+
+    /// Every call that is open may lack a piece.
+    pub(crate) fn poison(&mut self) {
+        for call in self.list.iter_mut().filter(|call| call.is_open()) {
+            call.poison();
+        }
+    }
+}
+
+/// Why calls that are still open are cut at the end of a body.
+pub(crate) fn cut_of(how: Close, ended: bool, reason: Option<StopReason>) -> Cut {
+    match how {
+        Close::Cancelled => Cut::Cancelled,
+        Close::Broken => Cut::Broken,
+        Close::Clean if !ended => Cut::Broken,
+        Close::Clean if reason == Some(StopReason::Length) => Cut::Limit,
+        Close::Clean => Cut::Ended,
+    }
+}

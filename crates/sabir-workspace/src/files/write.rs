@@ -61,9 +61,8 @@ impl Workspace {
         let old = stat(folder.as_fd(), name).map_err(fail)?;
         match old.map(|old| FileType::from_raw_mode(old.st_mode)) {
             None | Some(FileType::RegularFile) => {}
-            Some(FileType::Symlink) => {
-                return Err(WorkspaceError::LinkPassed { path: path.to_string(), real: "unknown".to_owned() });
-            }
+            // A link since a moment ago.
+            Some(FileType::Symlink) => return Err(WorkspaceError::Stale { path: path.to_string() }),
             Some(FileType::Directory) => {
                 return Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" });
             }

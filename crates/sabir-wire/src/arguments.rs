@@ -65,11 +65,8 @@ impl ArgumentWriter {
                 out.push('"');
                 self.raw = String::new();
             }
-            Open::Bare => {
-                out.push('"');
-                return;
-            }
-            Open::Nothing | Open::Object => return,
+            // Its quote is the end of the call.
+            Open::Bare | Open::Nothing | Open::Object => return,
         }
         self.open = Open::Object;
     }
@@ -78,7 +75,7 @@ impl ArgumentWriter {
     pub(crate) fn close(&mut self, out: &mut String) {
         match self.open {
             Open::Nothing => out.push_str("{}"),
-            Open::Bare => {}
+            Open::Bare => out.push('"'),
             Open::Object | Open::Argument(_) => out.push('}'),
         }
     }

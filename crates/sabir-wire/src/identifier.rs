@@ -13,8 +13,16 @@ const KEPT: usize = 20;
 ///
 /// The same id always gives the same result, so that calls and results stay paired; different ids give different results.
 pub(crate) fn portable(id: &str) -> Cow<'_, str> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(allowed) {
+    within(id, |c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// As [`portable`], with any visible ASCII: Kimi reads its own `functions.name:0` again.
+pub(crate) fn short(id: &str) -> Cow<'_, str> {
+    within(id, |c| c.is_ascii_graphic())
+}
+
+fn within(id: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !id.is_empty() && id.len() <= MAX_LENGTH && id.chars().all(&allowed) {
         return Cow::Borrowed(id);
     }
     let mut text: String = id.chars().map(|c| if allowed(c) { c } else { '_' }).take(KEPT).collect();
@@ -40,6 +48,7 @@ mod tests {
                 "{id}"
             );
         }
+        assert_eq!(short("functions.f:0"), "functions.f:0");
         assert_ne!(portable("a.b"), portable("a:b"));
         assert_eq!(portable("a.b"), portable("a.b"));
     }

@@ -157,6 +157,10 @@ impl Writer for Answer {
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.begin(out);
         self.close(out);
+        // Calls that were cut: their blocks end, their JSON does not.
+        for call in std::mem::take(&mut self.calls) {
+            send("content_block_stop", json!({"index": call.block}), out);
+        }
         let default = if self.called { StopReason::Calls } else { StopReason::End };
         let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
         let delta = json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": null});

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::NAME;
 use crate::anthropic::request::closed;
-use crate::identifier::portable;
+use crate::identifier::short;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -56,7 +56,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
     for part in &message.parts {
         match part {
             Part::Result(result) => {
-                let id = portable(result.id.as_str());
+                let id = short(result.id.as_str());
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
             }
             Part::Text { text } if !text.is_empty() => content.push(json!({"type": "text", "text": text})),
@@ -87,7 +87,7 @@ fn assistant(message: &Message, form: &Form) -> Option<Value> {
             Part::Call(call) => {
                 let arguments = Value::Object(call.arguments.clone()).to_string();
                 let function = json!({"name": call.name, "arguments": arguments});
-                calls.push(json!({"id": portable(call.id.as_str()), "type": "function", "function": function}));
+                calls.push(json!({"id": short(call.id.as_str()), "type": "function", "function": function}));
             }
             _ => {}
         }

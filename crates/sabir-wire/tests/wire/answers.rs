@@ -1,1 +1,191 @@
-//! To come.
+//! Responses: written and read back.
+
+use proptest::prelude::*;
+use sabir_call::{ArgForm, Cut, Draft, DraftPart, DraftState, Event, ModelErrorKind, Opaque, Sink, StopReason, Usage};
+use sabir_wire::{Close, Encoder, Head, ProviderError, Wire};
+use serde_json::{Value, json};
+
+use crate::merged::{decode, runnable};
+
+/// One part of a generated answer.
+#[derive(Debug, Clone)]
+enum Piece {
+    Text(String),
+    Thought(String),
+    Kept(Value),
+    Call(String, Vec<(String, ArgForm, Vec<String>)>, Option<Cut>),
+}
+
+fn words() -> impl Strategy<Value = String> {
+    "[a-zü😀\n\"\\\\<]{1,6}"
+}
+
+fn argument() -> impl Strategy<Value = (String, ArgForm, Vec<String>)> {
+    prop_oneof![
+        ("[a-z]{1,4}", proptest::collection::vec(words(), 0..3)).prop_map(|(name, text)| (name, ArgForm::String, text)),
+        ("[a-z]{1,4}", prop_oneof![Just("12"), Just("[1,{\"a\":\"}\"}]"), Just("null")]).prop_map(|(name, text)| (
+            name,
+            ArgForm::Json,
+            vec![text.to_owned()]
+        )),
+    ]
+}
+
+fn piece(wire: Wire) -> BoxedStrategy<Piece> {
+    let kept = match wire {
+        Wire::Anthropic => json!({"type": "redacted_thinking", "data": "x"}),
+        _ => json!({"type": "reasoning.encrypted", "data": "x"}),
+    };
+    let arguments = proptest::collection::vec(argument(), 0..3).prop_map(|mut arguments| {
+        arguments.sort_by(|a, b| a.0.cmp(&b.0));
+        arguments.dedup_by(|a, b| a.0 == b.0);
+        arguments
+    });
+    prop_oneof![
+        words().prop_map(Piece::Text),
+        words().prop_map(Piece::Thought),
+        Just(Piece::Kept(kept)),
+        ("[a-z_]{1,6}", arguments).prop_map(|(name, arguments)| Piece::Call(name, arguments, None)),
+    ]
+    .boxed()
+}
+
+/// Plays pieces as events; `raw`: strings as raw values, whose first line feed comes as the lead.
+fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn Sink) {
+    let mut index = 0;
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => sink.event(Event::Text { text }),
+            Piece::Thought(text) => sink.event(Event::Thought { text }),
+            Piece::Kept(data) => sink.event(Event::Opaque(&Opaque { wire: wire.name().into(), data: data.clone() })),
+            Piece::Call(name, arguments, cut) => {
+                let id = format!("call-{index}");
+                sink.event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0 });
+                for (name, form, deltas) in arguments {
+                    let form = if raw && *form == ArgForm::String { ArgForm::Raw } else { *form };
+                    sink.event(Event::ArgStart { index, name, form, at: 0 });
+                    let mut lead = "";
+                    for (number, mut text) in deltas.iter().map(String::as_str).enumerate() {
+                        if form == ArgForm::Raw && number == 0 && text.starts_with('\n') {
+                            lead = "\n";
+                            text = &text[1..];
+                        }
+                        if !text.is_empty() {
+                            sink.event(Event::ArgDelta { index, text });
+                        }
+                    }
+                    sink.event(Event::ArgEnd { index, lead, at: 0 });
+                }
+                match cut {
+                    Some(why) => sink.event(Event::CallCut { index, why: *why, at: 0 }),
+                    None => sink.event(Event::CallEnd { index, at: 0 }),
+                }
+                index += 1;
+            }
+        }
+    }
+    let limit = pieces.iter().any(|piece| matches!(piece, Piece::Call(_, _, Some(Cut::Limit))));
+    let reason = if limit { StopReason::Length } else { StopReason::Calls };
+    sink.event(Event::Stop { reason, raw: "" });
+    let usage = Usage { input: Some(9), output: Some(5), cache_read: Some(2), cache_write: Some(1), reasoning: None };
+    sink.event(Event::Usage(usage));
+}
+
+/// What two drafts must share; positions and the provider's own words differ.
+fn essence(draft: &Draft) -> String {
+    let mut parts = String::new();
+    for part in &draft.parts {
+        match part {
+            DraftPart::Call(call) => {
+                parts += &format!("call {} {:?} {} {:?}", call.index, call.id, call.name, call.state);
+                for argument in &call.arguments {
+                    let text = match argument.form {
+                        ArgForm::Json => serde_json::from_str::<Value>(&argument.text).unwrap().to_string(),
+                        _ => json!(argument.text).to_string(),
+                    };
+                    parts += &format!(" {}={text}", argument.name);
+                }
+                parts += "\n";
+            }
+            other => parts += &format!("{other:?}\n"),
+        }
+    }
+    format!("{parts}{:?} {:?} {:?}", draft.usage, draft.stop.as_ref().map(|stop| stop.0), draft.faults)
+}
+
+fn check(wire: Wire, pieces: &[Piece]) {
+    let head = || Head { id: "r1".into(), model: "m".into(), created: 1 };
+    for raw in [false, true] {
+        let mut expected = Draft::default();
+        play(wire, pieces, raw, &mut expected);
+        let (mut encoder, mut bytes) = (Encoder::new(wire, head()), Vec::new());
+        play(wire, pieces, raw, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
+        encoder.finish(&mut bytes);
+        let (found, report) = decode(wire, [&bytes[..]], Close::Clean);
+        let shown = String::from_utf8_lossy(&bytes);
+        assert_eq!(essence(&found.draft), essence(&expected), "{shown}");
+        assert!(report.ended && report.skipped == 0, "{report:?}");
+
+        // As a whole body the same calls run.
+        let whole = wire.encode_whole(&head(), &expected).to_string();
+        let (found, report) = decode(wire, [whole.as_bytes()], Close::Clean);
+        assert_eq!(runnable(&found.draft), runnable(&expected), "{whole}");
+        assert_eq!((found.draft.text(), report.ended), (expected.text(), true), "{whole}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn anthropic_answers_come_back(pieces in proptest::collection::vec(piece(Wire::Anthropic), 0..7)) {
+        check(Wire::Anthropic, &pieces);
+    }
+
+    #[test]
+    fn openai_chat_answers_come_back(pieces in proptest::collection::vec(piece(Wire::OpenAiChat), 0..7)) {
+        check(Wire::OpenAiChat, &pieces);
+    }
+
+    #[test]
+    fn a_cut_call_stays_cut(arguments in proptest::collection::vec(argument(), 0..2), limit in any::<bool>()) {
+        let why = if limit { Cut::Limit } else { Cut::Ended };
+        for wire in Wire::ALL {
+            // Twice the same name would be another matter.
+            let arguments = arguments.iter().take(1).cloned().collect();
+            check(wire, &[Piece::Text("a".into()), Piece::Call("f".into(), arguments, Some(why))]);
+        }
+    }
+}
+
+#[test]
+fn signatures_go_where_they_belong() {
+    let signed = |signature: &str| json!({"type": "thinking", "signature": signature});
+    check(
+        Wire::Anthropic,
+        &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
+    );
+}
+
+#[test]
+fn state_of_other_wires_is_left_out() {
+    for wire in Wire::ALL {
+        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
+        let foreign = Opaque { wire: "other".into(), data: json!({"secret": 1}) };
+        encoder.event(Event::Opaque(&foreign), &mut bytes);
+        encoder.finish(&mut bytes);
+        assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
+    }
+}
+
+#[test]
+fn errors_come_back_and_leave_calls_cut() {
+    for wire in Wire::ALL {
+        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
+        encoder.event(Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0 }, &mut bytes);
+        encoder.error(&ProviderError::new("overloaded_error", "Overloaded"), &mut bytes);
+        let (found, report) = decode(wire, [&bytes[..]], Close::Clean);
+        assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);
+        assert_eq!(found.draft.calls().next().unwrap().state, DraftState::Cut(Cut::Broken));
+    }
+}

@@ -96,7 +96,8 @@ impl Dialect {
 
     /// A run of calls with the wrapper that this dialect puts around it.
     pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
-        let calls: Vec<_> = calls.into_iter().map(|call| self.render_call(&call.name, &call.arguments, tools)).collect();
+        let calls: Vec<_> =
+            calls.into_iter().map(|call| self.render_call(&call.name, &call.arguments, tools)).collect();
         format!("{}{}{}", self.wrapper.0, calls.join("\n"), self.wrapper.1)
     }
 
@@ -104,7 +105,8 @@ impl Dialect {
     pub fn example(&self, tool: &ToolSpec) -> String {
         let arguments = example_arguments(tool);
         let mut text = String::new();
-        let spelled: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), Style::Inline.spell(value))).collect();
+        let spelled: Vec<_> =
+            arguments.iter().map(|(name, value)| (name.as_str(), Style::Inline.spell(value))).collect();
         (self.write_call)(&tool.name, &spelled, &mut text);
         format!("{}{text}{}", self.wrapper.0, self.wrapper.1)
     }
@@ -115,7 +117,8 @@ impl Dialect {
         reader.push(text, &mut draft);
         reader.finish(Cut::Ended, &mut draft);
         let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };
-        let whole = call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
+        let whole =
+            call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
         whole && call.arguments.len() == arguments.len() && same_arguments(call, arguments)
     }
 }
@@ -190,8 +193,9 @@ fn example_value(schema: &Value) -> Value {
     }
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
-    let object = properties.into_iter().flatten().filter(|(name, _)| {
-        required.is_some_and(|required| required.iter().any(|item| item == *name))
-    });
+    let object = properties
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| required.is_some_and(|required| required.iter().any(|item| item == *name)));
     Value::Object(object.map(|(name, schema)| (name.clone(), example_value(schema))).collect())
 }

@@ -122,7 +122,8 @@ fn describe(tool: &ToolSpec, dialect: &Dialect, text: &mut String) {
 /// The types of an argument in words; closed lists of values in full.
 fn kind(argument: Argument<'_>) -> String {
     if let Some(values) = argument.schema.get("enum").and_then(Value::as_array) {
-        let values: Vec<_> = values.iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect();
+        let values: Vec<_> =
+            values.iter().map(|value| value.as_str().map_or(value.to_string(), str::to_owned)).collect();
         return format!("one of {}", values.join(", "));
     }
     let types = argument.types();

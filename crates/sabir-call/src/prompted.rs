@@ -91,7 +91,8 @@ pub fn render_result(result: &CallResult) -> String {
         Ending::Denied => ", not run: denied",
         Ending::Interrupted => ", interrupted",
     };
-    let mut number = result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let mut number =
+        result.content.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let mut tag = format!("result-{:04x}", number & 0xffff);
     while result.content.contains(&tag) {
         number = number.wrapping_add(1);

@@ -39,7 +39,7 @@ use crate::tool::ToolSet;
 use call::Open;
 use opening::{Look, Opening};
 use prose::Prose;
-use tag::{Interest, Lexed, lex};
+use tag::{Interest, Lexed, Tag, lex};
 use utf8::Utf8;
 use vocabulary::Vocabulary;
 
@@ -65,8 +65,10 @@ pub struct Reader {
     calls: u32,
     /// Where markup of a call was only mentioned.
     mention: Option<Mention>,
-    /// The call that closed last, to notice when its end could be read in two places.
-    closed: Option<Closed>,
+    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
+    closed: Vec<Closed>,
+    /// Faults found by looking at a tag, which wait for the prose before it.
+    faults: Vec<Fault>,
     /// Inside the wrapper of the invoke dialect.
     wrapped: bool,
 }
@@ -123,7 +125,8 @@ impl Reader {
             offset: 0,
             calls: 0,
             mention: None,
-            closed: None,
+            closed: Vec::new(),
+            faults: Vec::new(),
             wrapped: false,
         }
     }
@@ -197,38 +200,49 @@ impl Reader {
     /// Prose, up to a tag that may be more than that.
     fn prose(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
         let mut at = from;
-        loop {
+        let mut said = from;
+        let look = loop {
             at += self.prose.skip(window.get(at..).unwrap_or_default());
             let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) else {
-                self.say(window.get(from..).unwrap_or_default(), out);
+                self.say(window.get(said..).unwrap_or_default(), out);
                 return Step::To(window.len());
             };
-            let look = self.look(rest, at, last, out);
-            match look {
-                Look::Text => {
-                    self.prose.byte(b'<');
-                    at += 1;
-                }
-                Look::Wait => {
-                    self.say(window.get(from..at).unwrap_or_default(), out);
-                    return Step::Wait(at);
-                }
-                Look::Skip(len) => {
-                    self.say(window.get(from..at).unwrap_or_default(), out);
-                    return Step::To(at + len);
-                }
-                Look::Thought(close, len) => {
-                    self.say(window.get(from..at).unwrap_or_default(), out);
-                    self.state = State::Thought(close, self.offset + at);
-                    return Step::To(at + len);
-                }
-                Look::Open(opening, len) => {
-                    self.say(window.get(from..at).unwrap_or_default(), out);
-                    self.held.clear();
-                    self.held.push_str(rest.get(..len).unwrap_or_default());
-                    self.state = State::Opening(opening);
-                    return Step::To(at + len);
-                }
+            let look = self.look(rest, at, last);
+            let text = matches!(look, Look::Text);
+            if !text || !self.faults.is_empty() {
+                self.say(window.get(said..at).unwrap_or_default(), out);
+                said = at;
+            }
+            for fault in self.faults.drain(..) {
+                out.event(Event::Fault(&fault));
+            }
+            if !text {
+                break look;
+            }
+            self.prose.byte(b'<');
+            at += 1;
+        };
+        match look {
+            Look::Text | Look::Wait => Step::Wait(at),
+            Look::Malformed(opening, fault, len) => {
+                self.malformed_call(&opening, *fault, out);
+                Step::To(at + len)
+            }
+            Look::Unwrap(len) => {
+                self.wrapped = false;
+                self.blank.clear();
+                self.state = State::Gap;
+                Step::To(at + len)
+            }
+            Look::Thought(close, len) => {
+                self.state = State::Thought(close, self.offset + at);
+                Step::To(at + len)
+            }
+            Look::Open(opening, len) => {
+                self.held.clear();
+                self.held.push_str(window.get(at..at + len).unwrap_or_default());
+                self.state = State::Opening(opening);
+                Step::To(at + len)
             }
         }
     }
@@ -270,8 +284,18 @@ impl Reader {
             let before = window.get(from..at).filter(|before| !before.is_empty()).and_then(last_char);
             let ticked = before.map_or(self.prose.previous() == b'`', |c| c == "`");
             let tail = window.get(at..).unwrap_or_default();
-            match lex(tail, last, |name, _| if name == close { Interest::Plain } else { self.vocabulary.interest_in_thought(name) }) {
-                Lexed::Tag(tag) if tag.closes(close) && !ticked => {
+            let lexed = lex(tail, last, |name, _| match name == close {
+                true => Interest::Plain,
+                false => self.vocabulary.interest_in_thought(name),
+            });
+            // Between backticks the closing tag is only mentioned, which takes one more character to see.
+            let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
+            let lexed = match lexed {
+                Lexed::Tag(tag) if ticked && tag.closes(close) && after(tag).is_none() && !last => Lexed::Partial,
+                lexed => lexed,
+            };
+            match lexed {
+                Lexed::Tag(tag) if tag.closes(close) && !(ticked && after(tag) == Some(b'`')) => {
                     thought(window.get(from..at), out);
                     self.state = State::Gap;
                     return Step::To(at + tag.len);
@@ -301,7 +325,8 @@ impl Reader {
     }
 
     fn unclosed_thought(&self, close: &str, start: usize, out: &mut dyn Sink) {
-        let message = format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
+        let message =
+            format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
         let span = Span::new(start, start + close.len() + 2);
         let fault = Fault::warning(FaultKind::WrongClose, span, message);
         out.event(Event::Fault(&fault.hint(format!("write `</{close}>` before calling a tool"))));
@@ -309,10 +334,16 @@ impl Reader {
 
     /// A message without calls that mentions one: perhaps a call was meant.
     fn report_mention(&mut self, out: &mut dyn Sink) {
-        let Some(mention) = self.mention.take().filter(|_| self.calls == 0) else { return };
-        let message = format!("`{}` stands {}, where a call is only mentioned; nothing was run", mention.name, mention.why);
+        let Some(mention) = self.mention.take().filter(|mention| self.calls == 0 && mention.why != opening::BARE)
+        else {
+            return;
+        };
+        let message =
+            format!("`{}` stands {}, where a call is only mentioned; nothing was run", mention.name, mention.why);
         let fault = Fault::warning(FaultKind::Mentioned, mention.span, message);
-        out.event(Event::Fault(&fault.hint("if a call was meant, write it outside of fences, quotations and thoughts")));
+        out.event(Event::Fault(
+            &fault.hint("if a call was meant, write it outside of fences, quotations and thoughts"),
+        ));
     }
 
     fn invalid(&self, out: &mut dyn Sink) {

@@ -40,6 +40,8 @@ pub(super) struct Open {
     given: Vec<String>,
     value: Value,
     doubt: Doubt,
+    /// Faults that wait for the text before them.
+    faults: Vec<Fault>,
 }
 
 /// The value that is being read.
@@ -138,7 +140,8 @@ impl Open {
     pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>) -> Self {
         let call_close = name.clone();
         let (given, doubt) = (Vec::new(), Doubt::default());
-        Self { index, form, name, tool, call_close, given, value: Value::new(String::new(), false), doubt }
+        let (value, faults) = (Value::new(String::new(), false), Vec::new());
+        Self { index, form, name, tool, call_close, given, value, doubt, faults }
     }
 
     /// Takes the tag that opens an argument.
@@ -147,16 +150,17 @@ impl Open {
         let span = Span::new(at, at + tag.len);
         if self.given.iter().any(|given| given == name) {
             let message = format!("`{name}` is given twice, so the value before it could end in two places");
-            self.fault(FaultKind::DoubledArgument, span, message, "give each argument once", out);
+            self.fault(FaultKind::DoubledArgument, span, message, "give each argument once");
         } else if name.is_empty() {
             let message = "`<parameter>` does not say which argument: it has no name";
-            self.fault(FaultKind::MissingName, span, message.to_owned(), "write `<parameter name=\"…\">`", out);
+            self.fault(FaultKind::MissingName, span, message.to_owned(), "write `<parameter name=\"…\">`");
         }
         let json = tag.attribute("encoding") == Some("json");
         if self.form == Form::Cline && !tag.is_plain() && !json {
             let message = format!("the tag `{name}` carries attributes");
-            self.fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"), out);
+            self.fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"));
         }
+        self.report(out);
         let form = if json { ArgForm::Json } else { ArgForm::Raw };
         out.event(Event::ArgStart { index: self.index, name, form, at: span.end });
         self.given.push(name.to_owned());
@@ -164,10 +168,15 @@ impl Open {
         self.doubt.stranger = None;
     }
 
-    fn fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str, out: &mut dyn Sink) {
+    fn fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
         let argument = self.given.last().cloned().unwrap_or_default();
-        let fault = Fault::error(kind, span, message).in_call(self.index).in_argument(argument).hint(hint);
-        out.event(Event::Fault(&fault));
+        self.faults.push(Fault::error(kind, span, message).in_call(self.index).in_argument(argument).hint(hint));
+    }
+
+    fn report(&mut self, out: &mut dyn Sink) {
+        for fault in self.faults.drain(..) {
+            out.event(Event::Fault(&fault));
+        }
     }
 
     fn role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> Role {
@@ -185,9 +194,15 @@ impl Open {
             Form::Invoke(_) if self.form.argument(tag).is_some() => Role::ArgumentOpen,
             Form::Invoke(_) => Role::Content,
             Form::Cline if vocabulary.declares(self.tool, tag.name) && self.tool.is_some() => {
-                if tag.close { Role::OtherClose } else { Role::ArgumentOpen }
+                if tag.close {
+                    Role::OtherClose
+                } else {
+                    Role::ArgumentOpen
+                }
             }
-            Form::Cline if !tag.close && (tag.name == self.name || vocabulary.exact(tag.name).is_some()) => Role::CallOpen,
+            Form::Cline if !tag.close && (tag.name == self.name || vocabulary.exact(tag.name).is_some()) => {
+                Role::CallOpen
+            }
             Form::Cline => Role::Content,
         }
     }
@@ -207,7 +222,7 @@ impl Open {
     }
 
     /// Weighs a tag inside the value that does not end it. True: the call ends here, rejected.
-    fn weigh(&mut self, role: &Role, name: &str, span: Span, out: &mut dyn Sink) -> bool {
+    fn weigh(&mut self, role: &Role, name: &str, span: Span) -> bool {
         let before = std::mem::replace(&mut self.value.before, Before::Nothing);
         let top = self.value.depth == 0;
         match role {
@@ -217,61 +232,60 @@ impl Open {
                     self.value.before = Before::Open;
                 }
                 if top && self.doubt.unclosed.is_some() {
-                    self.tell_unclosed(out);
+                    self.tell_unclosed();
                 }
             }
-            Role::ArgumentOpen if top && before == Before::Stranger => self.tell_stranger(out),
+            Role::ArgumentOpen if top && before == Before::Stranger => self.tell_stranger(),
             Role::ArgumentOpen if before == Before::Open => self.value.depth = self.value.depth.saturating_add(1),
             Role::ArgumentOpen | Role::CallClose if top && before == Before::Ended => {
                 let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
-                self.tell(FaultKind::DoubledArgument, span, message, "give each argument once, whole", out);
+                self.tell(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
             }
             Role::ArgumentOpen if top => self.value.inner.push(name.to_owned()),
             Role::CallClose if !top => self.value.depth -= 1,
             Role::CallClose if before == Before::Stranger => {
-                self.tell_stranger(out);
+                self.tell_stranger();
                 return true;
             }
             Role::CallClose if before != Before::Open => _ = self.doubt.unclosed.get_or_insert(span),
-            Role::OtherClose if top => {
-                match self.value.inner.iter().rposition(|inner| inner == name) {
-                    Some(at) => _ = self.value.inner.remove(at),
-                    None if self.given.iter().any(|given| given == name) => self.value.before = Before::Ended,
-                    None => {}
-                }
-            }
+            Role::OtherClose if top => match self.value.inner.iter().rposition(|inner| inner == name) {
+                Some(at) => _ = self.value.inner.remove(at),
+                None if self.given.iter().any(|given| given == name) => self.value.before = Before::Ended,
+                None => {}
+            },
             Role::StrangerClose if top => self.value.before = Before::Stranger,
             _ => {}
         }
         false
     }
 
-    fn tell(&mut self, kind: FaultKind, span: Span, message: String, hint: &str, out: &mut dyn Sink) {
+    fn tell(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
         if !std::mem::replace(&mut self.doubt.told, true) {
-            self.fault(kind, span, message, hint, out);
+            self.fault(kind, span, message, hint);
         }
     }
 
-    fn tell_stranger(&mut self, out: &mut dyn Sink) {
+    fn tell_stranger(&mut self) {
         let Some((name, span)) = self.doubt.stranger.take() else { return };
         let message = format!("`{}` has no argument `{name}`", self.name);
-        self.tell(FaultKind::UnknownArgument, span, message, "leave it out, or use a declared argument", out);
+        self.tell(FaultKind::UnknownArgument, span, message, "leave it out, or use a declared argument");
     }
 
-    fn tell_unclosed(&mut self, out: &mut dyn Sink) {
+    fn tell_unclosed(&mut self) {
         let Some(span) = self.doubt.unclosed else { return };
         let (call, argument) = (self.call_close.clone(), self.value.close.clone());
         let message = format!("`</{call}>` stands here while `{argument}` is still open: `</{argument}>` is missing");
-        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `</{argument}>` first"), out);
+        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `</{argument}>` first"));
     }
 
     /// What the end of the text says about a call that was not closed.
     fn explain_cut(&mut self, out: &mut dyn Sink) {
         if let Some((name, span)) = self.doubt.wrong_close.take() {
             let message = format!("`</{name}>` stands where `</{}>` was expected", self.call_close);
-            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `</{}>`", self.call_close), out);
+            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `</{}>`", self.call_close));
         }
-        self.tell_unclosed(out);
+        self.tell_unclosed();
+        self.report(out);
     }
 }
 
@@ -336,12 +350,12 @@ impl Reader {
 
     fn body(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
         let State::Call(open) = &mut self.state else { return Step::To(from) };
-        let mut at = from;
+        let (mut at, mut said) = (from, from);
         loop {
             let rest = window.get(at..).unwrap_or_default();
             let Some(found) = memchr::memchr(b'<', rest.as_bytes()) else {
                 open.pass(rest);
-                let run = window.get(from..).unwrap_or_default();
+                let run = window.get(said..).unwrap_or_default();
                 let keep = if last { 0 } else { open.value.undecided(run) };
                 open.emit(run.get(..run.len() - keep), out);
                 return Step::Wait(window.len() - keep);
@@ -351,7 +365,7 @@ impl Reader {
             let tail = window.get(at..).unwrap_or_default();
             let vocabulary = &self.vocabulary;
             let lexed = lex(tail, last, |name, close| open.interest(name, close, vocabulary));
-            let run = window.get(from..at).unwrap_or_default();
+            let run = window.get(said..at).unwrap_or_default();
             let tag = match lexed {
                 Lexed::No => {
                     open.value.before = Before::Nothing;
@@ -379,8 +393,13 @@ impl Reader {
                 open.value.phase = Phase::Closing(span.start, feed);
                 return Step::To(at + tag.len);
             }
-            if open.weigh(&role, tag.name, span, out) {
+            let ends = open.weigh(&role, tag.name, span);
+            if ends || !open.faults.is_empty() {
                 open.emit(Some(run), out);
+                open.report(out);
+                said = at;
+            }
+            if ends {
                 open.flush(out);
                 self.end_call(span, span.start, out);
                 return Step::To(at + tag.len);
@@ -454,7 +473,10 @@ impl Reader {
         out.event(Event::CallEnd { index: open.index, at: span.end });
         let argument = open.given.last().cloned().unwrap_or_default();
         let (argument_close, call_close) = (open.value.close, open.call_close);
-        self.closed = Some(Closed { index: open.index, argument, argument_close, call_close, noted: None });
+        let known = |closed: &Closed| closed.argument_close == argument_close && closed.call_close == call_close;
+        if !self.closed.iter().any(known) {
+            self.closed.push(Closed { index: open.index, argument, argument_close, call_close, noted: None });
+        }
     }
 
     /// The text ended inside a call.

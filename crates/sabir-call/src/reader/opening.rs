@@ -20,8 +20,10 @@ pub(super) enum Look {
     Text,
     /// More text is needed.
     Wait,
-    /// Markup that is no text, of that length.
-    Skip(usize),
+    /// A tool's tag with attributes or a slash: a call that is over already, what is wrong with it, and its length.
+    Malformed(Opening, Box<Fault>, usize),
+    /// The end of the wrapper, of that length.
+    Unwrap(usize),
     /// A thought that this tag closes, and the length of its opening tag.
     Thought(&'static str, usize),
     /// Perhaps a call; the length of the tag.
@@ -57,7 +59,7 @@ enum Kind {
 
 impl Reader {
     /// Judges the tag at the start of `rest`, which stands at `at` in the window.
-    pub(super) fn look(&mut self, rest: &str, at: usize, last: bool, out: &mut dyn Sink) -> Look {
+    pub(super) fn look(&mut self, rest: &str, at: usize, last: bool) -> Look {
         let mention = self.prose.mentions();
         let first = self.prose.at_line_start() && !mention;
         let tag = match lex(rest, last, |name, close| self.interest(name, close, first)) {
@@ -72,12 +74,12 @@ impl Reader {
             return Look::Text;
         }
         if tag.close {
-            return self.look_at_close(tag, at, out);
+            return self.look_at_close(tag, at);
         }
         if let Some(close) = THOUGHTS.into_iter().find(|name| *name == tag.name) {
             return if tag.is_plain() { Look::Thought(close, tag.len) } else { Look::Text };
         }
-        self.look_at_open(tag, at, first, out)
+        self.look_at_open(tag, at, first)
     }
 
     /// How much a tag in prose matters.
@@ -92,8 +94,8 @@ impl Reader {
         if selection.includes(INVOKE_DIALECT) && matches!(base(name), WRAPPER | INVOKE) {
             return Interest::Any;
         }
-        let of_closed = self.closed.as_ref().is_some_and(|closed| name == closed.argument_close || name == closed.call_close);
-        if close && of_closed {
+        let ends = |closed: &super::Closed| name == closed.argument_close || name == closed.call_close;
+        if close && self.closed.iter().any(ends) {
             return Interest::Plain;
         }
         if !selection.includes(CLINE) {
@@ -107,7 +109,7 @@ impl Reader {
         }
     }
 
-    fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, out: &mut dyn Sink) -> Look {
+    fn look_at_open(&self, tag: Tag<'_>, at: usize, first: bool) -> Look {
         let start = self.offset + at;
         let (_, base) = tag.split_name();
         let invoke = self.vocabulary.selection.includes(INVOKE_DIALECT);
@@ -127,60 +129,57 @@ impl Reader {
         match kind {
             Kind::Tool(_) if !tag.is_plain() && !first => Look::Text,
             Kind::Tool(_) if !tag.is_plain() => {
-                self.malformed_opening(opening, tag, out);
-                Look::Skip(tag.len)
+                let fault = malformed(&opening, tag);
+                Look::Malformed(opening, Box::new(fault), tag.len)
             }
             _ => Look::Open(opening, tag.len),
         }
     }
 
-    /// A tool's tag with attributes or a slash: a call, but not one that can be understood.
-    fn malformed_opening(&mut self, opening: Opening, tag: Tag<'_>, out: &mut dyn Sink) {
-        let span = Span::new(opening.at, opening.at + tag.len);
-        let message = if tag.empty {
-            format!("`<{}/>` closes itself; a tool's tag must stay open for its arguments", tag.name)
-        } else {
-            format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name)
-        };
-        let index = self.begin(&opening, Form::Cline, out);
-        let hint = format!("write `<{0}>`, then one tag for each argument, then `</{0}>`", tag.name);
-        out.event(Event::Fault(&Fault::error(FaultKind::MalformedTag, span, message).in_call(index).hint(hint)));
-        out.event(Event::CallEnd { index, at: span.end });
+    /// A call whose tag cannot be understood: over as soon as it began.
+    pub(super) fn malformed_call(&mut self, opening: &Opening, fault: Fault, out: &mut dyn Sink) {
+        let (index, at) = (self.begin(opening, &Form::Cline, out), fault.span.end);
+        out.event(Event::Fault(&fault.in_call(index)));
+        out.event(Event::CallEnd { index, at });
         self.state = State::Gap;
     }
 
-    fn look_at_close(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn Sink) -> Look {
+    fn look_at_close(&mut self, tag: Tag<'_>, at: usize) -> Look {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if self.wrapped && base(tag.name) == WRAPPER {
-            self.wrapped = false;
-            return Look::Skip(tag.len);
+            return Look::Unwrap(tag.len);
         }
-        if let Some(closed) = &mut self.closed {
+        let position = self.prose.position();
+        let mut doubtful = None;
+        for (at, closed) in self.closed.iter_mut().enumerate() {
             if tag.name == closed.argument_close {
-                closed.noted = Some(self.prose.position() + tag.len);
+                closed.noted = Some(position + tag.len);
             } else if closed.noted.is_some_and(|noted| tag.name == closed.call_close && self.prose.blank_since(noted)) {
-                self.doubtful_end(span, out);
+                doubtful = doubtful.or(Some(at));
             }
         }
+        if let Some(at) = doubtful {
+            self.doubtful_end(at, span);
+        }
         if self.mention.as_ref().is_some_and(|mention| mention.name == tag.name && mention.why == BARE) {
-            self.bare_call(tag.name, span, out);
+            self.bare_call(tag.name, span);
         }
         Look::Text
     }
 
-    fn bare_call(&mut self, name: &str, span: Span, out: &mut dyn Sink) {
+    fn bare_call(&mut self, name: &str, span: Span) {
         let Some(mention) = self.mention.take() else { return };
         let span = Span::new(mention.span.start, span.end);
         let message = format!("`<{name}>` holds words but no argument tags, so it is no call");
         let tool = self.vocabulary.resolve(name).and_then(|at| self.vocabulary.tool(at));
         let argument = tool.and_then(|tool| tool.arguments.first()).map_or("", String::as_str);
         let hint = format!("put each argument into its own tag: `<{name}><{argument}>…</{argument}></{name}>`");
-        out.event(Event::Fault(&Fault::error(FaultKind::StrayText, span, message).hint(hint)));
+        self.faults.push(Fault::error(FaultKind::StrayText, span, message).hint(hint));
     }
 
-    /// The last call's closing tags once more: its last value may have been meant to go on to here.
-    fn doubtful_end(&mut self, span: Span, out: &mut dyn Sink) {
-        let Some(closed) = self.closed.take() else { return };
+    /// The closing tags of a call once more: its last value may have been meant to go on to here.
+    fn doubtful_end(&mut self, at: usize, span: Span) {
+        let closed = self.closed.swap_remove(at);
         let message = format!(
             "the value of `{}` could end in two places: the closing tags of its call stand twice",
             closed.argument
@@ -188,7 +187,7 @@ impl Reader {
         for index in closed.index..self.calls {
             let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.clone());
-            out.event(Event::Fault(&fault.hint("write each call's closing tags once, or keep them out of its values")));
+            self.faults.push(fault.hint("write each call's closing tags once, or keep them out of its values"));
         }
     }
 
@@ -208,6 +207,7 @@ impl Reader {
             self.wrapped = true;
             self.held.push_str(rest.get(..tag.len).unwrap_or_default());
             opening.kind = Kind::Invoke;
+            (opening.at, opening.len) = (self.offset + at, tag.len);
             opening.tag = tag.name.to_owned();
             opening.name = tag.attribute("name").unwrap_or_default().to_owned();
             self.state = State::Opening(opening);
@@ -250,12 +250,16 @@ impl Reader {
         let (unnamed, unwrapped) = (opening.name.is_empty(), !self.wrapped);
         let index = self.begin_with(opening, Form::Invoke(prefix.to_owned()), tag, tag_at, out);
         if unnamed {
-            let fault = Fault::error(FaultKind::MissingName, span, "`<invoke>` does not say which tool: it has no name");
+            let fault =
+                Fault::error(FaultKind::MissingName, span, "`<invoke>` does not say which tool: it has no name");
             out.event(Event::Fault(&fault.in_call(index).hint("write `<invoke name=\"…\">` with the tool's name")));
         }
         if unwrapped {
-            let fault = Fault::warning(FaultKind::MissingWrapper, span, "the call stands outside of `<function_calls>`");
-            out.event(Event::Fault(&fault.in_call(index).hint("put calls between `<function_calls>` and `</function_calls>`")));
+            let fault =
+                Fault::warning(FaultKind::MissingWrapper, span, "the call stands outside of `<function_calls>`");
+            out.event(Event::Fault(
+                &fault.in_call(index).hint("put calls between `<function_calls>` and `</function_calls>`"),
+            ));
         }
         true
     }
@@ -276,7 +280,7 @@ impl Reader {
             _ => self.vocabulary.resolve(&opening.name),
         };
         let call_close = opening.tag.clone();
-        let index = self.begin(opening, form.clone(), out);
+        let index = self.begin(opening, &form, out);
         let mut open = Open::new(index, form, opening.name.clone(), tool);
         open.call_close = call_close;
         if tag.close {
@@ -289,12 +293,11 @@ impl Reader {
         index
     }
 
-    fn begin(&mut self, opening: &Opening, form: Form, out: &mut dyn Sink) -> u32 {
+    fn begin(&mut self, opening: &Opening, form: &Form, out: &mut dyn Sink) -> u32 {
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
         self.held.clear();
         self.blank.clear();
-        self.closed = None;
         let dialect = Some(form.dialect());
         out.event(Event::CallStart { index, id: None, name: &opening.name, dialect, at: opening.at });
         index
@@ -320,9 +323,20 @@ impl Reader {
             return self.mention_only(opening, false, out);
         }
         let form = if opening.kind == Kind::Invoke { Form::Invoke(String::new()) } else { Form::Cline };
-        let index = self.begin(&opening, form, out);
+        let index = self.begin(&opening, &form, out);
         out.event(Event::CallCut { index, why, at: self.offset });
     }
+}
+
+fn malformed(opening: &Opening, tag: Tag<'_>) -> Fault {
+    let message = if tag.empty {
+        format!("`<{}/>` closes itself; a tool's tag must stay open for its arguments", tag.name)
+    } else {
+        format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name)
+    };
+    let span = Span::new(opening.at, opening.at + tag.len);
+    let hint = format!("write `<{0}>`, then one tag for each argument, then `</{0}>`", tag.name);
+    Fault::error(FaultKind::MalformedTag, span, message).hint(hint)
 }
 
 /// Why a tool's tag that is followed by words is only a mention.

@@ -80,7 +80,11 @@ impl Prose {
             (None, _) => true,
             (Some(open), run) => open != run,
         };
-        self.fence.is_some() || code || indented || matches!(self.line, Line::Quote | Line::Code | Line::Info) || self.quoted()
+        self.fence.is_some()
+            || code
+            || indented
+            || matches!(self.line, Line::Quote | Line::Code | Line::Info)
+            || self.quoted()
     }
 
     /// Whether only white space precedes on this line.
@@ -271,7 +275,9 @@ impl Prose {
 
     fn quoted(&self) -> bool {
         let [first, second, third] = self.last;
-        matches!(third, b'"' | b'\'') || matches!([first, second, third], [0xe2, 0x80, 0x9c..=0x9e | 0x98..=0x9a]) || [second, third] == [0xc2, 0xab]
+        matches!(third, b'"' | b'\'')
+            || matches!([first, second, third], [0xe2, 0x80, 0x9c..=0x9e | 0x98..=0x9a])
+            || [second, third] == [0xc2, 0xab]
     }
 }
 

@@ -147,7 +147,14 @@ mod tests {
             Lexed::No => "no".to_owned(),
             Lexed::Partial => "partial".to_owned(),
             Lexed::Tag(tag) => {
-                format!("{}{}[{}]{}{}", if tag.close { "/" } else { "" }, tag.name, tag.attributes, if tag.empty { "/" } else { "" }, tag.len)
+                format!(
+                    "{}{}[{}]{}{}",
+                    if tag.close { "/" } else { "" },
+                    tag.name,
+                    tag.attributes,
+                    if tag.empty { "/" } else { "" },
+                    tag.len
+                )
             }
         };
         assert_eq!(shown, expected, "{text}");

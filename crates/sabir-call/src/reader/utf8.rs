@@ -86,8 +86,14 @@ mod tests {
 
     #[test]
     fn equals_the_lossy_conversion_however_it_is_cut() {
-        let cases: [&[u8]; 6] =
-            ["Grüße 🌍 日本".as_bytes(), b"a\xffb\xc3", b"\xf0\x9f\x8c", b"\xf0\x9f\x8cx", b"\xe2\x28\xa1\xc3\xa9", b"\xc3\xc3\xa9"];
+        let cases: [&[u8]; 6] = [
+            "Grüße 🌍 日本".as_bytes(),
+            b"a\xffb\xc3",
+            b"\xf0\x9f\x8c",
+            b"\xf0\x9f\x8cx",
+            b"\xe2\x28\xa1\xc3\xa9",
+            b"\xc3\xc3\xa9",
+        ];
         for bytes in cases {
             for size in 1..=bytes.len() {
                 assert_eq!(joined(bytes, size), String::from_utf8_lossy(bytes), "{bytes:?} in chunks of {size}");

@@ -1,0 +1,127 @@
+//! Law 1: chunking never changes the result, on any text and any bytes.
+
+use proptest::prelude::*;
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, Event, Reader, ToolSet};
+
+use crate::notation::{lines, read_chunks};
+
+pub(crate) fn tools() -> ToolSet {
+    ToolSet::from_json(
+        r#"[{"name": "read_file", "parameters": {"properties": {"path": {"type": "string"}, "n": {"type": "integer"}}}},
+            {"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}},
+            {"name": "get_time", "parameters": {"properties": {}}}]"#,
+    )
+    .unwrap()
+}
+
+/// Pieces that make trouble in every order.
+fn piece() -> impl Strategy<Value = String> {
+    const FIXED: &[&str] = &[
+        "<write_to_file>",
+        "</write_to_file>",
+        "<content>",
+        "</content>",
+        "<path>",
+        "</path>",
+        "<read_file>",
+        "</read_file>",
+        "<get_time>",
+        "</get_time>",
+        "<read_fil>",
+        "</read_fil>",
+        "<function_calls>",
+        "</function_calls>",
+        "</invoke>",
+        "<invoke name=\"write_to_file\">",
+        "<invoke name=\"get_time\">",
+        "<invoke>",
+        "<parameter name=\"path\">",
+        "<parameter name=\"content\">",
+        "<parameter>",
+        "</parameter>",
+        "<thinking>",
+        "</thinking>",
+        "<path",
+        "<",
+        "</",
+        "\n",
+        "\n",
+        " ",
+        "\r\n",
+        "\r",
+        "`",
+        "```",
+        "```\n",
+        "> ",
+        "    ",
+        "\"",
+        "a",
+        "é🌍",
+        "<b>",
+        "</b>",
+        "<content encoding=\"json\">",
+        "\\",
+        "<stranger>",
+        "</stranger>",
+        "~~~",
+    ];
+    prop_oneof![20 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
+}
+
+fn text() -> impl Strategy<Value = String> {
+    proptest::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+fn selections() -> impl Strategy<Value = Selection> {
+    proptest::sample::select(&["auto", "cline", "invoke"][..]).prop_map(|name| Selection::from_name(name).unwrap())
+}
+
+/// The very sequence of events, adjacent deltas merged.
+fn sequence(selection: Selection, bytes: &[u8], size: usize) -> Vec<String> {
+    let mut events: Vec<(u8, String)> = Vec::new();
+    let mut out = |event: Event<'_>| {
+        let (kind, text) = match event {
+            Event::Text { text } => (1, text.to_owned()),
+            Event::Thought { text } => (2, text.to_owned()),
+            Event::ArgDelta { text, .. } => (3, text.to_owned()),
+            other => (0, format!("{other:?}")),
+        };
+        match events.last_mut() {
+            Some((last, known)) if *last == kind && kind != 0 => known.push_str(&text),
+            _ => events.push((kind, text)),
+        }
+    };
+    let mut reader = Reader::new(selection, &tools());
+    for chunk in bytes.chunks(size.max(1)) {
+        reader.push_bytes(chunk, &mut out);
+    }
+    reader.finish(Cut::Ended, &mut out);
+    events.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect()
+}
+
+fn read_in(selection: Selection, bytes: &[u8], size: usize) -> String {
+    let draft = read_chunks(selection, &tools(), bytes.chunks(size.max(1)));
+    lines(&draft, &String::from_utf8_lossy(bytes))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_of_any_text(text in text(), selection in selections(), at in 0usize..400, size in 1usize..9) {
+        let bytes = text.as_bytes();
+        let whole = read_in(selection, bytes, usize::MAX);
+        prop_assert_eq!(&read_in(selection, bytes, 1), &whole);
+        prop_assert_eq!(&read_in(selection, bytes, size), &whole);
+        prop_assert_eq!(sequence(selection, bytes, 1), sequence(selection, bytes, usize::MAX));
+        prop_assert_eq!(sequence(selection, bytes, size), sequence(selection, bytes, usize::MAX));
+        let (head, tail) = bytes.split_at(at.min(bytes.len()));
+        prop_assert_eq!(&lines(&read_chunks(selection, &tools(), [head, tail]), &text), &whole);
+    }
+
+    #[test]
+    fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1usize..5) {
+        prop_assert_eq!(read_in(Selection::AUTO, &bytes, size), read_in(Selection::AUTO, &bytes, usize::MAX));
+    }
+}

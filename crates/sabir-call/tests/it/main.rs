@@ -1,0 +1,15 @@
+//! The integration tests of `sabir-call`, in one binary.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that fails by panicking is doing its work"
+)]
+
+mod chunks;
+mod notation;
+mod roundtrip;
+mod specs;

@@ -1,0 +1,57 @@
+//! What came out of a reader, as lines that a person can read and write.
+
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, Draft, DraftPart, DraftState, Reader, ToolSet};
+
+/// Reads `input` in the given chunks and returns the draft.
+pub(crate) fn read_chunks<'a>(
+    selection: Selection,
+    tools: &ToolSet,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Draft {
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(selection, tools);
+    for chunk in chunks {
+        reader.push_bytes(chunk, &mut draft);
+    }
+    reader.finish(Cut::Ended, &mut draft);
+    draft
+}
+
+/// Reads `input` whole.
+pub(crate) fn read(selection: Selection, tools: &ToolSet, input: &str) -> Draft {
+    read_chunks(selection, tools, [input.as_bytes()])
+}
+
+/// One line for each part, argument and fault.
+///
+/// `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE`, indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and
+/// `warning KIND LINE:COLUMN`.
+pub(crate) fn lines(draft: &Draft, input: &str) -> String {
+    let mut out = String::new();
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => out += &format!("text {text:?}\n"),
+            DraftPart::Thought(text) => out += &format!("thought {text:?}\n"),
+            DraftPart::Call(call) => {
+                let state = match call.state {
+                    DraftState::Open => "open",
+                    DraftState::Closed => "closed",
+                    DraftState::Cut(_) => "cut",
+                };
+                out += &format!("call {} ({}) {state}\n", call.name, call.dialect.as_deref().unwrap_or("native"));
+                for argument in &call.arguments {
+                    let mark = if argument.partial { "…" } else { "" };
+                    out += &format!("  {}{mark} {:?}\n", argument.name, argument.text);
+                }
+            }
+            DraftPart::Opaque(_) => {}
+        }
+    }
+    for fault in &draft.faults {
+        let word = if fault.severity == sabir_call::Severity::Error { "fault" } else { "warning" };
+        let place = fault.place(input);
+        out += &format!("{word} {} {}:{}\n", fault.kind.name(), place.line, place.column);
+    }
+    out
+}

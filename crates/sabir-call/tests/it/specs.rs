@@ -1,0 +1,80 @@
+//! The literate specs are the tests: each `input` block must read as the `parts` block behind it says, however it is cut.
+
+use sabir_call::ToolSet;
+use sabir_call::dialect::{Selection, dialects};
+
+use crate::notation::{lines, read, read_chunks};
+
+/// A fenced block: its info string, its text, and the line it starts on.
+struct Block {
+    info: String,
+    text: String,
+    line: usize,
+}
+
+fn blocks(markdown: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open: Option<String> = None;
+    for (at, line) in markdown.lines().enumerate() {
+        match &open {
+            Some(fence) if line.trim_end() == fence => open = None,
+            Some(_) => {
+                let block = blocks.last_mut().unwrap();
+                block.text += line;
+                block.text += "\n";
+            }
+            None => {
+                let ticks = line.chars().take_while(|c| *c == '`').count();
+                if ticks >= 3 {
+                    open = Some("`".repeat(ticks));
+                    blocks.push(Block { info: line[ticks..].trim().to_owned(), text: String::new(), line: at + 1 });
+                }
+            }
+        }
+    }
+    assert!(open.is_none(), "an open fence");
+    blocks
+}
+
+fn check_spec(name: &str, spec: &str) -> usize {
+    let blocks = blocks(spec);
+    let tools = blocks.iter().find(|block| block.info == "json tools").expect("a spec declares its tools");
+    let tools = ToolSet::from_json(&tools.text).unwrap();
+    let mut examples = 0;
+    for pair in blocks.windows(2) {
+        let [input, parts] = pair else { continue };
+        let Some(selection) = input.info.strip_prefix("input") else { continue };
+        assert_eq!(parts.info, "parts", "{name}, line {}: no expectation", input.line);
+        let selection = Selection::from_name(if selection.is_empty() { name } else { selection.trim() }).unwrap();
+        // The last line feed belongs to the fence.
+        let text = input.text.strip_suffix('\n').unwrap_or_default();
+        let text = &text.replace("\\r", "\r");
+        assert_eq!(lines(&read(selection, &tools, text), text), parts.text, "{name}, line {}", input.line);
+        for size in 1..=text.len() {
+            let draft = read_chunks(selection, &tools, text.as_bytes().chunks(size));
+            assert_eq!(lines(&draft, text), parts.text, "{name}, line {}, in chunks of {size}", input.line);
+        }
+        for selection in [selection, Selection::AUTO] {
+            let whole = lines(&read(selection, &tools, text), text);
+            for at in 0..=text.len() {
+                let (head, tail) = text.as_bytes().split_at(at);
+                assert_eq!(
+                    lines(&read_chunks(selection, &tools, [head, tail]), text),
+                    whole,
+                    "{name}, line {}, split at {at}",
+                    input.line
+                );
+            }
+        }
+        examples += 1;
+    }
+    examples
+}
+
+#[test]
+fn every_example_of_every_spec() {
+    for dialect in dialects() {
+        let examples = check_spec(dialect.name, dialect.spec);
+        assert!(examples >= 20, "{} has only {examples} examples", dialect.name);
+    }
+}

@@ -1,0 +1,110 @@
+//! Is the house in order?
+//!
+//! A rule that only a document holds is broken within a week. The rules of the design that neither the compiler nor
+//! clippy can see are data here, and `cargo test` holds them. They need nothing but the standard library and a look at the
+//! text: what they read is Rust as this tree writes it (formatted, `mod` declarations on lines of their own), not Rust in
+//! general.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
+//! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
+//! | `shape.rs` | module docs, the length of files, names of crates and modules |
+//! | `words.rs` | words that must not name public things |
+//!
+//! ```
+//! use sabir_tidy::{Tree, check};
+//!
+//! let mut tree = Tree::default();
+//! tree.add("crates/sabir-call/src/utils.rs", "fn main() {}\n");
+//! let said: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
+//! assert!(said.iter().any(|line| line.starts_with("crates/sabir-call/src/utils.rs:1: ")));
+//! ```
+
+mod arrows;
+mod rooms;
+mod shape;
+mod source;
+mod words;
+
+/// The texts of a tree that the rules look at: `.rs` files, manifests and the lock file.
+#[derive(Debug, Default)]
+pub struct Tree {
+    files: Vec<File>,
+}
+
+/// One file.
+#[derive(Debug)]
+struct File {
+    path: String,
+    text: String,
+}
+
+/// One broken rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The file, from the root of the tree.
+    pub path: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl Tree {
+    /// Adds a file; `path` is relative to the root, with `/` between its parts.
+    pub fn add(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        self.files.push(File { path: path.into(), text: text.into() });
+    }
+
+    /// How many Rust files there are: a tree without any was read from the wrong place.
+    pub fn sources(&self) -> usize {
+        self.files.iter().filter(|file| file.is_rust()).count()
+    }
+
+    fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+impl File {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// The crate's folder name, if the file belongs to one.
+    fn owner(&self) -> Option<&str> {
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+
+    /// Whether all of the file is test code.
+    fn is_test(&self) -> bool {
+        let aside = ["tests", "benches", "examples", "fuzz"];
+        let inside = self.path.split('/').rev().skip(1).any(|part| aside.contains(&part));
+        inside || self.path.ends_with("/tests.rs")
+    }
+
+    fn violation(&self, line: usize, message: impl Into<String>) -> Violation {
+        Violation { path: self.path.clone(), line, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Every broken rule, file by file.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    arrows::check(tree, &mut found);
+    for file in tree.files.iter().filter(|file| file.is_rust()) {
+        let code = source::code(&file.text);
+        shape::check(file, &mut found);
+        rooms::check(file, &code, &mut found);
+        words::check(file, &code, &mut found);
+    }
+    found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    found
+}

@@ -1,0 +1,104 @@
+//! Reading Rust far enough to tell code from comments, strings and tests.
+
+/// The text with comments, strings and character literals blanked; line breaks stay, so that lines keep their numbers.
+pub(crate) fn code(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut before = ' ';
+    while let Some(c) = rest.chars().next() {
+        let skipped = skipped(rest, c, before);
+        let (piece, after) = rest.split_at_checked(skipped.unwrap_or(c.len_utf8())).unwrap_or((rest, ""));
+        match skipped {
+            Some(_) => out.extend(piece.chars().map(|c| if c == '\n' { '\n' } else { ' ' })),
+            None => out.push_str(piece),
+        }
+        before = c;
+        rest = after;
+    }
+    out
+}
+
+/// The lines before the inline test module, which by custom ends a file.
+pub(crate) fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut lines = text.lines().enumerate().peekable();
+    std::iter::from_fn(move || {
+        let (index, line) = lines.next()?;
+        let module = |next: &(usize, &str)| next.1.trim_start().starts_with("mod ") && next.1.ends_with('{');
+        let tests = line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(module);
+        (!tests).then_some((index + 1, line))
+    })
+}
+
+/// The word that starts at the front of `text`.
+pub(crate) fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
+}
+
+/// How many bytes of a comment or literal stand at the front of `rest`.
+fn skipped(rest: &str, c: char, before: char) -> Option<usize> {
+    match c {
+        '/' if rest.starts_with("//") => Some(rest.find('\n').unwrap_or(rest.len())),
+        '/' if rest.starts_with("/*") => Some(rest.find("*/").map_or(rest.len(), |at| at + 2)),
+        '"' => Some(string(rest)),
+        'r' if !before.is_alphanumeric() && before != '_' => raw_string(rest),
+        '\'' => character(rest),
+        _ => None,
+    }
+}
+
+fn string(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+fn raw_string(rest: &str) -> Option<usize> {
+    let hashes = rest.strip_prefix('r')?.chars().take_while(|c| *c == '#').count();
+    rest.get(1 + hashes..)?.strip_prefix('"')?;
+    let close = format!("\"{}", "#".repeat(hashes));
+    let from = hashes + 2;
+    Some(rest.get(from..)?.find(&close).map_or(rest.len(), |at| from + at + close.len()))
+}
+
+/// A character literal; a lifetime is none.
+fn character(rest: &str) -> Option<usize> {
+    let mut chars = rest.char_indices().skip(1);
+    let (_, first) = chars.next()?;
+    if first == '\\' {
+        chars.next();
+        return chars.find(|(_, c)| *c == '\'').map(|(at, _)| at + 1);
+    }
+    chars.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{code, without_tests};
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(code(text).split_whitespace().collect::<Vec<_>>().join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn comments_and_literals_are_no_code() {
+        check("a // std::fs\nb /* std::env */ c", "a b c");
+        check("f(\"x \\\" // y\", 'z', '\\'', '\"', b\"q\")", "f( , , , , b )");
+        check("r#\"a \" b\"# + r\"c\\\" + for_\"x\"", "+ + for_");
+        check("fn f<'a>(x: &'a str)", "fn f<'a>(x: &'a str)");
+    }
+
+    #[test]
+    fn tests_end_a_file() {
+        let lines = |text: &str| without_tests(text).map(|(_, line)| line.to_owned()).collect::<Vec<_>>().join("|");
+        assert_eq!(lines("a\n#[cfg(test)]\nmod tests {\n}\n"), "a");
+        assert_eq!(lines("a\n#[cfg(test)]\nmod tests;\nb\n"), "a|#[cfg(test)]|mod tests;|b");
+    }
+}

@@ -213,7 +213,7 @@ impl<'d> Notes<'d> {
     }
 
     pub(crate) fn repair(&mut self, rule: &'static str, span: Span, before: &str, after: &str) {
-        self.repairs.push(Repair { rule, span, before: shortened(before), after: shortened(after) });
+        self.repairs.push(Repair { rule: rule.into(), span, before: shortened(before), after: shortened(after) });
     }
 
     /// Whether an error about this argument is known.

@@ -4,8 +4,10 @@
 //! merely near (`read_fil`) has two: a slip of the pen, or a tool that does not exist. It is rejected with a hint. A value
 //! that was never terminated is never repaired at all.
 
+use std::borrow::Cow;
+
 use sabir_call::{ArgForm, Span, ToolSet};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coerce::scalar;
@@ -13,10 +15,10 @@ use crate::relaxed::{self, Relaxed, Slip};
 use crate::schema::Types;
 
 /// What a rule changed, for the audit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repair {
     /// The rule's name; a row of [`RULES`].
-    pub rule: &'static str,
+    pub rule: Cow<'static, str>,
     /// Where it stands, in the text that the call's faults count in.
     pub span: Span,
     /// What the model wrote, shortened where it is long.

@@ -271,7 +271,7 @@ fn repairs_can_be_switched_off() {
     for (rule, tool, argument) in rows {
         let draft = draft(tool, &[argument], None);
         let with = &Checker::new(tools()).check_all(&draft)[0];
-        assert_eq!(with.repairs.iter().map(|repair| repair.rule).collect::<Vec<_>>(), [rule]);
+        assert_eq!(with.repairs.iter().map(|repair| repair.rule.clone()).collect::<Vec<_>>(), [rule]);
         assert_eq!((with.state, with.repairs[0].before.is_empty()), (CallState::Complete, false), "{rule}");
         let without = Checker::new(tools()).with_repairs(Repairs::all().without(rule).unwrap());
         assert_eq!(without.check_all(&draft)[0].state, CallState::Rejected, "{rule}");

@@ -1,0 +1,102 @@
+//! Task events: what screens, JSON lines and tests see of a task.
+//!
+//! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
+//! `kind`; there are thirteen kinds in all, and none of them repeats accumulated text.
+
+use sabir_call::{CallId, Event};
+use serde::Serialize;
+
+use crate::record::Record;
+
+/// Something to show.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TaskEvent<'a> {
+    /// Something that is remembered.
+    Record(&'a Record),
+    /// Something that passes.
+    Moment(Moment<'a>),
+}
+
+/// Something that passes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Moment<'a> {
+    /// The model is being asked.
+    Asking {
+        /// The turn, counted from 1.
+        turn: u32,
+    },
+    /// A piece of the answer. Calls are not checked yet.
+    Delta(Event<'a>),
+    /// A piece of a running tool's output.
+    Output {
+        /// The call.
+        call: &'a CallId,
+        /// The piece.
+        text: &'a str,
+    },
+    /// The provider is asked again in a while.
+    Waiting {
+        /// Why, in words.
+        reason: &'a str,
+        /// For how long.
+        milliseconds: u64,
+    },
+    /// The user is asked.
+    Question(&'a Question),
+}
+
+/// What the user is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "about", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Question {
+    /// Whether a call may run.
+    Approval {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// What it would touch: the path, or the whole command.
+        subject: String,
+        /// Why it is not allowed without asking.
+        reason: String,
+    },
+    /// What the model wants to know.
+    Followup {
+        /// The call.
+        call: CallId,
+        /// The question.
+        question: String,
+        /// Answers that the model proposes.
+        options: Vec<String>,
+    },
+    /// Whether the result is what was wanted.
+    Completion {
+        /// The call.
+        call: CallId,
+        /// The result, in the model's words.
+        result: String,
+    },
+    /// The model has answered without a call, or has made too many mistakes: what next?
+    Next {
+        /// Why the user is asked.
+        reason: String,
+    },
+}
+
+/// What the user answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reply {
+    /// Yes: run the call, accept the completion.
+    Yes,
+    /// No, with words for the model if there are any.
+    No(String),
+    /// Words.
+    Words(String),
+    /// End the task, for now.
+    Leave,
+}

@@ -1,0 +1,209 @@
+//! Records: what happened to a task, in the only form in which it is remembered.
+//!
+//! A record is written before its consequences are: a call's `running` record is on disk before the tool starts. State is
+//! never stored; it is what [`Task`](crate::Task) makes of the records, which is also how a task is resumed.
+//!
+//! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
+
+use sabir_call::{CallId, CallResult, Fault, ModelErrorKind, Part, Protocol, StopReason, Usage};
+use sabir_check::Repair;
+use serde::{Deserialize, Serialize};
+
+/// The name of a task: a UUID or whatever else the binary chose; letters, digits and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(String);
+
+impl TaskId {
+    /// Wraps a name.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Record {
+    /// The task began. Always the first record.
+    Started(Start),
+    /// Somebody said something that the model is to read.
+    Said {
+        /// Who.
+        by: Speaker,
+        /// What.
+        text: String,
+    },
+    /// The model answered in full.
+    Answered(Answered),
+    /// The model could not be asked, or its answer broke off. Nothing of it is kept.
+    Failed {
+        /// What kind of failure.
+        error: ModelErrorKind,
+        /// In words.
+        message: String,
+    },
+    /// A call was judged.
+    Judged {
+        /// The call.
+        call: CallId,
+        /// The verdict.
+        verdict: Verdict,
+        /// Who judged.
+        by: Judge,
+        /// Why, in words.
+        reason: String,
+    },
+    /// A call is about to run. On disk before anything is done.
+    Running {
+        /// The call.
+        call: CallId,
+    },
+    /// A call has its result.
+    Result(CallResult),
+    /// The task ended, for now: an end that is not `completed` can be resumed.
+    Ended {
+        /// How.
+        outcome: Outcome,
+        /// In words.
+        message: String,
+    },
+}
+
+/// How a task began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Its name.
+    pub task: TaskId,
+    /// The user's words.
+    pub prompt: String,
+    /// The folder in which it works.
+    pub workspace: String,
+    /// The model's name as the user gives it.
+    pub model: String,
+    /// Locked for the task.
+    pub protocol: Protocol,
+    /// The version of Sabir that wrote the record.
+    pub version: String,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Counted from 1.
+    pub turn: u32,
+    /// What it wrote; calls have ids that are unique in the task.
+    pub parts: Vec<Part>,
+    /// What the gates said, one for each call in `parts`.
+    pub checks: Vec<Check>,
+    /// Faults that concern no call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// Tokens.
+    pub usage: Usage,
+    /// Why the provider says it stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopReason>,
+    /// What the model is to be told of its mistakes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
+}
+
+/// What the gates said of one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The call.
+    pub call: CallId,
+    /// Whether it may run.
+    pub passed: bool,
+    /// What was repaired.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<Repair>,
+    /// What was wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// Why it may not run, in words for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
+}
+
+/// Who spoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// The user.
+    User,
+    /// Sabir: a reminder.
+    Sabir,
+}
+
+/// Whether a call may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may.
+    Allow,
+    /// Somebody must be asked.
+    Ask,
+    /// It may not.
+    Deny,
+}
+
+/// Who judged a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judge {
+    /// The rules.
+    Policy,
+    /// The user.
+    User,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The completion was accepted.
+    Completed,
+    /// The model stopped without completing.
+    Unfinished,
+    /// The model could not go on because calls were denied.
+    Denied,
+    /// A limit of the user's was reached.
+    Limit,
+    /// The provider failed.
+    ProviderFailed,
+    /// The provider cannot be asked as things are set up (no key, no such model).
+    Misconfigured,
+    /// The user interrupted.
+    Cancelled,
+    /// The journal could not be written.
+    StoreFailed,
+}
+
+/// Why a record could not be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct StoreError(pub String);
+
+/// Where records are kept.
+pub trait Store: Send {
+    /// Keeps a record and returns when it would survive a power cut. Records come back in the order of their appending.
+    ///
+    /// # Errors
+    /// When the record may not survive. The task then ends, since it could no longer be resumed.
+    fn append(&mut self, record: &Record) -> Result<(), StoreError>;
+}

@@ -1,0 +1,119 @@
+//! Tools as the agent runs them: a spec for the model, an access for the policy, a future that does the work.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sabir_call::{ToolError, ToolSet, ToolSpec};
+use serde_json::{Map, Value};
+
+/// Typed arguments of a call, as they passed the gates.
+pub type Arguments = Map<String, Value>;
+
+/// What a call would touch, as the policy judges it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Nothing outside the task itself.
+    Nothing,
+    /// Reads a file or a folder.
+    Read {
+        /// As the user would name it, links resolved.
+        path: String,
+        /// Whether it lies outside the workspace.
+        outside: bool,
+    },
+    /// Writes a file.
+    Write {
+        /// As the user would name it, links resolved.
+        path: String,
+        /// Why the path is protected, if it is.
+        protected: Option<String>,
+    },
+    /// Runs a command.
+    Command {
+        /// The command line, as the shell gets it.
+        command: String,
+    },
+    /// Cannot be known: the path is no path, say. The tool will fail with a clear message.
+    Invalid {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// What a tool says to the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// The words.
+    pub content: String,
+    /// Whether the tool failed.
+    pub failed: bool,
+}
+
+/// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
+pub type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// A tool's work.
+pub type ToolRun<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+
+/// Something that a model can do to the world.
+pub trait Tool: Send + Sync {
+    /// Name, words and schema.
+    fn spec(&self) -> ToolSpec;
+
+    /// Whether it only reads: such calls of one turn run at the same time, all others in order.
+    fn reads_only(&self) -> bool;
+
+    /// What a call with these arguments would touch. May look at the file system, must not change it.
+    fn access(&self, arguments: &Arguments) -> Access;
+
+    /// Does it. Dropping the future stops the work and whatever processes it started.
+    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolRun<'a>;
+}
+
+/// The tools of a task.
+#[derive(Clone, Default)]
+pub struct Registry {
+    tools: Vec<Arc<dyn Tool>>,
+    set: ToolSet,
+}
+
+impl ToolOutput {
+    /// A success.
+    pub fn done(content: impl Into<String>) -> Self {
+        Self { content: content.into(), failed: false }
+    }
+
+    /// A failure: what is wrong, and what to do next.
+    pub fn failed(content: impl Into<String>) -> Self {
+        Self { content: content.into(), failed: true }
+    }
+}
+
+impl Registry {
+    /// Takes tools; the control calls ([`crate::control`]) are added to what the model is offered.
+    ///
+    /// # Errors
+    /// Two tools of one name, or a spec that no model could be offered.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
+        let specs = tools.iter().map(|tool| tool.spec()).chain(crate::control::specs()).collect();
+        Ok(Self { tools, set: ToolSet::new(specs)? })
+    }
+
+    /// What the model is offered.
+    pub fn set(&self) -> &ToolSet {
+        &self.set
+    }
+
+    /// The tool of that name; control calls are no tools.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.set.iter().position(|spec| spec.name == name).and_then(|at| self.tools.get(at))
+    }
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.set.iter().map(|spec| &spec.name)).finish()
+    }
+}

@@ -14,6 +14,8 @@ use crate::message::Opaque;
 pub struct Draft {
     /// Its parts in the order in which they began.
     pub parts: Vec<DraftPart>,
+    /// The raw assistant text, where a dialect was read.
+    pub source: String,
     /// All faults, in the order in which they were found.
     pub faults: Vec<Fault>,
     /// Tokens so far.
@@ -141,6 +143,7 @@ impl Draft {
 impl Sink for Draft {
     fn event(&mut self, event: Event<'_>) {
         match event {
+            Event::Source { text } => self.source.push_str(text),
             Event::Text { text } => match self.parts.last_mut() {
                 Some(DraftPart::Text(known)) => known.push_str(text),
                 _ => self.parts.push(DraftPart::Text(text.to_owned())),

@@ -5,6 +5,7 @@
 //!
 //! | event | carries | promise |
 //! | --- | --- | --- |
+//! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never parsed for calls, never prose |
 //! | `CallStart` | index, id, name, dialect, at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
@@ -37,6 +38,11 @@ use crate::message::Opaque;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event<'a> {
+    /// A delta of the raw assistant text, for diagnostics: positions count in it.
+    Source {
+        /// The piece; never empty.
+        text: &'a str,
+    },
     /// A delta of prose.
     Text {
         /// The piece; never empty.

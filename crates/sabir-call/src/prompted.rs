@@ -195,7 +195,10 @@ impl<S: Sink> Sink for Prompted<S> {
     fn event(&mut self, event: Event<'_>) {
         let out = &mut self.out;
         match event {
-            Event::Text { text } => self.reader.push(text, &mut |event: Event<'_>| out.pass(event, Source::Text)),
+            Event::Text { text } => {
+                out.pass(Event::Source { text }, Source::Text);
+                self.reader.push(text, &mut |event: Event<'_>| out.pass(event, Source::Text));
+            }
             Event::Stop { reason, raw } => {
                 if reason == StopReason::Length {
                     self.stop = Cut::Limit;

@@ -289,16 +289,11 @@ mod tests {
     fn places(text: &str) -> String {
         let mut prose = Prose::default();
         let mut found = String::new();
-        for (at, byte) in text.bytes().enumerate() {
+        for byte in text.bytes() {
             if byte == b'<' {
                 found.push(if prose.mentions() { 'm' } else { 'c' });
             }
-            let mut leaping = prose.clone();
             prose.byte(byte);
-            if byte != b'<' {
-                let n = leaping.skip(&text[at..].chars().next().unwrap().to_string());
-                assert_eq!(n.min(1), 1);
-            }
         }
         let mut skipping = Prose::default();
         let (mut again, mut rest) = (String::new(), text);

@@ -164,7 +164,7 @@ mod tests {
     fn tags() {
         check("<path>x", "path[]6");
         check("</path>", "/path[]7");
-        check("<invoke name=\"f\" >x", "invoke[name=\"f\"]17");
+        check("<invoke name=\"f\" >x", "invoke[name=\"f\"]18");
         check("<a/>", "a[]/4");
         check("<pa", "partial");
         check("<", "partial");

@@ -93,6 +93,10 @@ pub fn classify(status: Option<u16>, code: &str, message: &str) -> ModelErrorKin
         return ModelErrorKind::UnknownModel;
     }
     let by_code = of_code(&code);
+    if code == "insufficient_quota" {
+        // Comes with 429, but waiting does not fill an account.
+        return ModelErrorKind::Rejected;
+    }
     match status.or_else(|| code.parse().ok()) {
         Some(status) => of_status(status).unwrap_or_else(|| by_code.unwrap_or(ModelErrorKind::Rejected)),
         None => by_code.unwrap_or(ModelErrorKind::Unavailable),
@@ -121,7 +125,6 @@ fn of_status(status: u16) -> Option<ModelErrorKind> {
     Some(match status {
         401 | 403 => ModelErrorKind::Key,
         404 => ModelErrorKind::UnknownModel,
-        413 => ModelErrorKind::TooLong,
         429 => ModelErrorKind::RateLimited,
         408 | 409 | 500..=599 => ModelErrorKind::Unavailable,
         400..=499 => ModelErrorKind::Rejected,
@@ -145,7 +148,7 @@ fn of_code(code: &str) -> Option<ModelErrorKind> {
         ("invalid_api_key", ModelErrorKind::Key),
         ("permission", ModelErrorKind::Key),
         ("not_found", ModelErrorKind::UnknownModel),
-        ("request_too_large", ModelErrorKind::TooLong),
+        ("request_too_large", ModelErrorKind::Rejected),
         ("invalid", ModelErrorKind::Rejected),
         ("tool_use_failed", ModelErrorKind::Rejected),
         ("content_filter", ModelErrorKind::Rejected),

@@ -37,10 +37,12 @@ mod field;
 mod identifier;
 mod loose;
 mod openai_chat;
+mod replay;
 mod response;
 pub mod sse;
 mod wire;
 
 pub use failure::{MAX_WORDS, ProviderError, classify};
+pub use replay::{pieces, play};
 pub use response::{BodyForm, Close, Decoder, Report};
 pub use wire::{Encoder, Form, Head, Incoming, RequestError, Wire};

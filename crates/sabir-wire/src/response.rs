@@ -153,9 +153,9 @@ impl Decoder {
         self.reader.status().ended
     }
 
-    /// Whether anything that could be read has come.
-    pub fn has_begun(&self) -> bool {
-        self.reader.status().events > 0
+    /// How many events have been read so far; comments are none.
+    pub fn events(&self) -> u64 {
+        self.reader.status().events
     }
 
     /// Nothing more will come. Every call that is open is ended or cut; then the response is complete.

@@ -1,0 +1,43 @@
+//! Where do tokens come from?
+//!
+//! HTTP, keys, deadlines, retries, the model catalogue, and the choice between native and prompted calls.
+//!
+//! The main decision: everything that can be repeated without harm is repeated here, and nothing else. A request that
+//! fails before its first event is sent again, visibly; after the first event the caller keeps what came, hears of it as
+//! [`Broken`](sabir_call::ModelErrorKind::Broken), and decides. Nothing here reads the environment or the clock: keys,
+//! addresses and deadlines are passed in, and jitter comes from the request itself.
+//!
+//! ```
+//! use sabir_call::{Draft, Message, Model, Request, ToolSet};
+//! use sabir_model::{Reply, ScriptedModel};
+//!
+//! let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
+//! let model = ScriptedModel::new([Reply::Text(text.to_owned())]).pieces(7);
+//! let tools = ToolSet::from_json(
+//!     r#"[{"name": "read_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]"#,
+//! ).expect("tools");
+//! let request = Request { tools, messages: vec![Message::user("What is in a.rs?")], ..Request::default() };
+//!
+//! let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+//! let mut draft = Draft::default();
+//! runtime.block_on(model.answer(&request, &mut draft)).expect("an answer");
+//! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
+//! ```
+
+mod catalogue;
+mod front;
+mod http;
+mod protocol;
+mod provider;
+mod refusal;
+mod retry;
+mod scripted;
+mod secret;
+
+pub use catalogue::{Catalogue, Entry};
+pub use http::{Deadlines, HttpModel};
+pub use protocol::{Why, resolve};
+pub use provider::{KNOWN, Known, Provider};
+pub use retry::{Retries, Retry};
+pub use scripted::{Reply, ScriptedModel};
+pub use secret::Secret;

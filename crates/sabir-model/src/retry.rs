@@ -1,0 +1,132 @@
+//! When to ask again, and how long to wait.
+
+use std::time::Duration;
+
+use sabir_call::ModelError;
+
+/// The longest that is ever waited, whatever the settings say: a day.
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// No wait is shorter: a server that says "retry after 0" must not be asked in a loop.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// How often and how patiently a request that failed before its first event is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// How often at most; 0: never.
+    pub limit: u32,
+    /// The wait after the first failure, before jitter. It doubles with each further one.
+    pub base: Duration,
+    /// The longest wait of our own choosing.
+    pub longest: Duration,
+    /// The longest wait that a provider may ask for; what it asks beyond is cut to this.
+    pub longest_asked: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            limit: 4,
+            base: Duration::from_millis(500),
+            longest: Duration::from_secs(30),
+            longest_asked: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A retry that is about to be waited for, so that a user can see why nothing happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry<'a> {
+    /// Which attempt failed, from 1.
+    pub attempt: u32,
+    /// How many attempts there are at most.
+    pub attempts: u32,
+    /// How long until the next one.
+    pub wait: Duration,
+    /// Why it failed.
+    pub error: &'a ModelError,
+}
+
+impl Retries {
+    /// How long to wait after attempt `attempt` (from 1). `asked` is what the provider asked for; `seed` chooses the
+    /// jitter: a wait of our own choosing lies between half and all of its length.
+    pub fn wait(&self, attempt: u32, asked: Option<Duration>, seed: u64) -> Duration {
+        let wait = match asked {
+            Some(asked) => asked.min(self.longest_asked),
+            None => {
+                let doublings = attempt.saturating_sub(1).min(16);
+                let full = self.base.saturating_mul(1 << doublings).min(self.longest);
+                let part = u32::try_from(scramble(seed, attempt) % 1000).unwrap_or_default();
+                full / 2 + full / 2 * part / 1000
+            }
+        };
+        wait.clamp(SHORTEST, DAY)
+    }
+}
+
+/// Reads `retry-after-ms` (milliseconds), then `retry-after` (seconds, or an HTTP date, which counts from the response's
+/// own `date`: this crate has no clock). Whatever makes no sense (negative, not a number, past) is as good as absent.
+pub(crate) fn asked(header: impl Fn(&str) -> Option<String>) -> Option<Duration> {
+    let number = |text: &str, scale: f64| {
+        let seconds = text.trim().parse::<f64>().ok()? * scale;
+        (seconds.is_finite() && seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(DAY))
+    };
+    if let Some(wait) = header("retry-after-ms").and_then(|text| number(&text, 0.001)) {
+        return Some(wait);
+    }
+    let text = header("retry-after")?;
+    number(&text, 1.0).or_else(|| {
+        let at = httpdate::parse_http_date(text.trim()).ok()?;
+        let now = httpdate::parse_http_date(header("date")?.trim()).ok()?;
+        at.duration_since(now).ok()
+    })
+}
+
+/// A number that looks random, from a seed and a count (SplitMix64).
+pub(crate) fn scramble(seed: u64, count: u32) -> u64 {
+    let mut x = seed.wrapping_add(u64::from(count).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_within_their_jitter() {
+        let retries = Retries::default();
+        for (attempt, full) in [(1, 500), (2, 1000), (3, 2000), (7, 30_000), (u32::MAX, 30_000)] {
+            for seed in 0..50 {
+                let wait = retries.wait(attempt, None, seed);
+                let full = Duration::from_millis(full);
+                assert!(full / 2 <= wait && wait <= full, "attempt {attempt}: {wait:?}");
+            }
+        }
+        assert_ne!(retries.wait(1, None, 1), retries.wait(1, None, 2));
+    }
+
+    #[test]
+    fn what_providers_ask_is_clamped() {
+        let check = |headers: &[(&str, &str)], expected: Option<u64>| {
+            let find =
+                |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            let wait = asked(find).map(|asked| Retries::default().wait(1, Some(asked), 0).as_millis());
+            assert_eq!(wait, expected.map(u128::from), "{headers:?}");
+        };
+        check(&[("retry-after", "2")], Some(2000));
+        check(&[("retry-after", "0.5")], Some(500));
+        check(&[("retry-after", "0")], Some(100));
+        check(&[("retry-after-ms", "1500"), ("retry-after", "9")], Some(1500));
+        check(&[("retry-after", "1e12")], Some(60_000));
+        check(&[("retry-after", "1e300")], Some(60_000));
+        for nonsense in ["-1", "NaN", "inf", "", "soon"] {
+            check(&[("retry-after", nonsense)], None);
+        }
+        let date = ("date", "Fri, 20 Nov 2026 12:00:00 GMT");
+        check(&[("retry-after", "Fri, 20 Nov 2026 12:00:07 GMT"), date], Some(7000));
+        check(&[("retry-after", "Fri, 20 Nov 2026 11:00:00 GMT"), date], None);
+        check(&[("retry-after", "Fri, 20 Nov 2026 12:00:07 GMT")], None);
+    }
+}

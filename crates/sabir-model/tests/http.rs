@@ -1,0 +1,371 @@
+//! A model over real HTTP, against a provider that misbehaves in every way it can.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failing test may panic")]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sabir_call::{
+    Cut, Draft, DraftState, Message, Model, ModelError, ModelErrorKind, Protocol, Request, StopReason, ToolSet,
+};
+use sabir_model::{Catalogue, Deadlines, HttpModel, Provider, Retries, Secret};
+use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_wire::Wire;
+use serde_json::json;
+
+const KEY: &str = "sk-secret-12345";
+
+/// What came of one request.
+struct Outcome {
+    result: Result<(), ModelError>,
+    draft: Draft,
+    /// Attempt and wait of each retry.
+    retries: Vec<(u32, Duration)>,
+    requests: usize,
+    took: Duration,
+}
+
+impl Outcome {
+    fn error(&self) -> &ModelError {
+        self.result.as_ref().expect_err("an error")
+    }
+}
+
+fn request(wire: Wire) -> Request {
+    let tools = json!([{"name": "read_file", "description": "reads", "parameters":
+        {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}]);
+    Request {
+        model: format!("model-on-{wire}"),
+        system: "Be brief.".into(),
+        messages: vec![Message::user("What is in a.rs?")],
+        tools: ToolSet::from_json(&tools.to_string()).unwrap(),
+        ..Request::default()
+    }
+}
+
+fn model(wire: Wire, base_url: &str) -> HttpModel {
+    let milliseconds = Duration::from_millis;
+    let deadlines = Deadlines {
+        connect: milliseconds(500),
+        first_byte: milliseconds(250),
+        idle: milliseconds(250),
+        progress: milliseconds(400),
+        linger: milliseconds(100),
+    };
+    let retries =
+        Retries { limit: 2, base: milliseconds(100), longest: milliseconds(200), longest_asked: milliseconds(300) };
+    HttpModel::new(Provider::new("acme", wire, base_url, Some(Secret::new(KEY)))).deadlines(deadlines).retries(retries)
+}
+
+async fn ask(wire: Wire, replies: Vec<Reply>) -> Outcome {
+    let provider = ScriptedProvider::start(Script::new(replies)).await.unwrap();
+    ask_at(wire, &provider, &request(wire)).await
+}
+
+async fn ask_at(wire: Wire, provider: &ScriptedProvider, request: &Request) -> Outcome {
+    let retries = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&retries);
+    let model = model(wire, &provider.base_url(wire))
+        .on_retry(move |retry| noted.lock().unwrap().push((retry.attempt, retry.wait)));
+    let mut draft = Draft::default();
+    let begun = Instant::now();
+    let result = model.answer(request, &mut draft).await;
+    let took = begun.elapsed();
+    if let Err(error) = &result {
+        assert!(!error.message.contains(KEY), "{error}");
+    }
+    assert!(!draft.partial(), "every call is closed or cut: {draft:?}");
+    let retries = retries.lock().unwrap().clone();
+    Outcome { result, draft, retries, requests: provider.requests().len(), took }
+}
+
+fn good() -> Reply {
+    Reply::text("Reading ü.").call("c1", "read_file", json!({"path": "a.rs"}))
+}
+
+fn check_good(outcome: &Outcome) {
+    assert_eq!(outcome.result, Ok(()));
+    assert_eq!(outcome.draft.text(), "Reading ü.");
+    let call = outcome.draft.calls().next().unwrap();
+    assert_eq!(
+        (call.name.as_str(), call.arguments[0].text.as_str(), call.state),
+        ("read_file", "a.rs", DraftState::Closed)
+    );
+    assert_eq!(outcome.draft.faults, []);
+    assert_eq!(outcome.draft.stop.as_ref().unwrap().0, StopReason::Calls);
+}
+
+/// Where the call's arguments have begun and not ended.
+fn inside(wire: Wire) -> usize {
+    let body = good().stream(wire, sabir_wire::Head::default());
+    String::from_utf8(body).unwrap().find("a.rs").unwrap()
+}
+
+#[tokio::test]
+async fn answers_come_whatever_the_chunks() {
+    for wire in Wire::ALL {
+        for chunks in [Chunks::Whole, Chunks::Size(1), Chunks::Size(7), Chunks::Random(3)] {
+            check_good(&ask(wire, vec![good().in_chunks(chunks).in_deltas(3)]).await);
+        }
+        check_good(&ask(wire, vec![good().but(Trouble::NeverClose)]).await);
+    }
+    check_good(&ask(Wire::OpenAiChat, vec![good().but(Trouble::NoLastEvent)]).await);
+}
+
+#[tokio::test]
+async fn a_request_says_all_it_should() {
+    for wire in Wire::ALL {
+        let provider = ScriptedProvider::start(Script::new([good()])).await.unwrap();
+        let sent = request(wire);
+        check_good(&ask_at(wire, &provider, &sent).await);
+        let recorded = &provider.requests()[0];
+        let incoming = recorded.incoming.as_ref().unwrap().as_ref().unwrap();
+        assert_eq!((&incoming.request.messages, &incoming.request.system), (&sent.messages, &sent.system));
+        assert!(incoming.streamed && incoming.request.tools.get("read_file").is_some());
+        let (name, prefix) = wire.key_header();
+        assert_eq!(recorded.header(name), Some(format!("{prefix}{KEY}").as_str()));
+    }
+}
+
+#[tokio::test]
+async fn the_connection_is_used_again() {
+    for wire in Wire::ALL {
+        let provider = ScriptedProvider::start(Script::new([good(), good(), good()])).await.unwrap();
+        let model = model(wire, &provider.base_url(wire));
+        for _ in 0..3 {
+            model.answer(&request(wire), &mut Draft::default()).await.unwrap();
+        }
+        assert!(provider.requests().iter().all(|request| request.connection == 0));
+    }
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again() {
+    for wire in Wire::ALL {
+        for status in [408, 429, 500, 502, 503, 504, 529] {
+            let outcome = ask(wire, vec![Reply::status(status), Reply::status(status), good()]).await;
+            check_good(&outcome);
+            assert_eq!((outcome.requests, outcome.retries.len()), (3, 2), "{status}");
+        }
+        for trouble in [
+            Trouble::StallBeforeHeaders,
+            Trouble::StallAfter(0),
+            Trouble::CutAfter(0),
+            Trouble::CutAfter(9),
+            Trouble::ResetAfter(0),
+            Trouble::EndAfter(0),
+        ] {
+            let outcome = ask(wire, vec![good().but(trouble.clone()), good()]).await;
+            check_good(&outcome);
+            assert_eq!(outcome.requests, 2, "{trouble:?}");
+        }
+        let overloaded = Trouble::Error { code: "overloaded_error".into(), message: "Overloaded".into() };
+        let outcome = ask(wire, vec![Reply::default().but(overloaded), good()]).await;
+        check_good(&outcome);
+        assert_eq!(outcome.requests, 2, "an error event before any other");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_pass_ends_in_one_error() {
+    for (status, kind) in [(429, ModelErrorKind::RateLimited), (503, ModelErrorKind::Unavailable)] {
+        let outcome = ask(Wire::Anthropic, vec![Reply::status(status); 3]).await;
+        assert_eq!((outcome.error().kind, outcome.requests), (kind, 3));
+    }
+    let outcome = ask(Wire::Anthropic, vec![good().but(Trouble::StallBeforeHeaders); 3]).await;
+    assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Unavailable, 3));
+    // Nobody listens.
+    let provider = ScriptedProvider::start(Script::new([])).await.unwrap();
+    let address = provider.base_url(Wire::OpenAiChat);
+    drop(provider);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let error = model(Wire::OpenAiChat, &address).answer(&request(Wire::OpenAiChat), &mut Draft::default()).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Unreachable);
+    assert!(error.message.contains("127.0.0.1"), "{error}");
+}
+
+#[tokio::test]
+async fn waits_follow_the_provider_within_reason() {
+    let wait = async |headers: &[(&str, &str)]| {
+        let refused = headers.iter().fold(Reply::status(429), |reply, (name, value)| reply.with_header(name, value));
+        let outcome = ask(Wire::OpenAiChat, vec![refused, good()]).await;
+        check_good(&outcome);
+        assert!(outcome.took >= outcome.retries[0].1);
+        outcome.retries[0].1.as_millis()
+    };
+    assert_eq!(wait(&[("retry-after-ms", "150")]).await, 150);
+    assert_eq!(wait(&[("retry-after", "0.2")]).await, 200);
+    assert_eq!(wait(&[("retry-after", "1e12")]).await, 300, "clamped");
+    assert_eq!(wait(&[("retry-after", "0")]).await, 100, "no loop without a pause");
+    let date = ("date", "Fri, 20 Nov 2026 12:00:00 GMT");
+    assert_eq!(wait(&[date, ("retry-after", "Fri, 20 Nov 2026 12:00:05 GMT")]).await, 300);
+    for nonsense in ["-5", "NaN", "Fri, 20 Nov 1999 12:00:00 GMT"] {
+        // Our own choice: half to all of the base, and never less than the shortest wait.
+        assert_eq!(wait(&[date, ("retry-after", nonsense)]).await, 100, "{nonsense}");
+    }
+}
+
+#[tokio::test]
+async fn final_errors_are_final_and_say_what_to_change() {
+    use ModelErrorKind as K;
+    for wire in Wire::ALL {
+        for (status, kind, word) in [
+            (400, K::Rejected, "refused"),
+            (401, K::Key, "key"),
+            (403, K::Key, "key"),
+            (404, K::UnknownModel, "base URL"),
+            (413, K::Rejected, "shorten"),
+        ] {
+            let body = format!("{{\"error\":{{\"message\":\"about {KEY}\"}}}}");
+            let outcome = ask(wire, vec![Reply::status(status).with_body(&body)]).await;
+            assert_eq!((outcome.error().kind, outcome.requests), (kind, 1), "{status}");
+            assert!(outcome.error().message.contains(word), "{}", outcome.error());
+            assert_eq!(outcome.draft, Draft::default());
+        }
+        for words in
+            ["prompt is too long: 200001 tokens > 200000", "This model's maximum context length is 8192 tokens"]
+        {
+            let body = json!({"error": {"type": "invalid_request_error", "message": words}}).to_string();
+            let outcome = ask(wire, vec![Reply::status(400).with_body(&body)]).await;
+            assert_eq!((outcome.error().kind, outcome.requests), (K::TooLong, 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_said_to_be_none() {
+    let body = |content_type: Option<&str>, body: &str| {
+        let content_type = content_type.map(str::to_owned);
+        vec![Reply::default().but(Trouble::Body { content_type, body: body.to_owned() }), good()]
+    };
+    for wire in Wire::ALL {
+        for content_type in [Some("text/html; charset=utf-8"), None] {
+            let outcome = ask(wire, body(content_type, "<html><h1>Sign in</h1></html>")).await;
+            assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Format, 1));
+            assert!(outcome.error().message.contains("proxy"), "{}", outcome.error());
+        }
+        let outcome =
+            ask(wire, body(Some("application/json"), r#"{"error":{"message":"no","code":"invalid_api_key"}}"#)).await;
+        assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Key, 1), "an error with status 200");
+        // Without a content type, and not streamed although a stream was asked for.
+        let stream = String::from_utf8(good().stream(wire, sabir_wire::Head::default())).unwrap();
+        check_good(&ask(wire, body(None, &stream)).await);
+        let whole = String::from_utf8(good().whole(wire, &sabir_wire::Head::default())).unwrap();
+        check_good(&ask(wire, body(Some("application/json"), &whole)).await);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_answer_keeps_what_came_and_runs_nothing() {
+    for wire in Wire::ALL {
+        let at = inside(wire);
+        for trouble in [
+            Trouble::StallAfter(at),
+            Trouble::PingAfter(at),
+            Trouble::CutAfter(at),
+            Trouble::ResetAfter(at),
+            Trouble::EndAfter(at),
+        ] {
+            let outcome = ask(wire, vec![good().but(trouble.clone()), good()]).await;
+            assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Broken, 1), "{wire} {trouble:?}");
+            assert_eq!(outcome.draft.text(), "Reading ü.", "{wire} {trouble:?}");
+            let states: Vec<_> = outcome.draft.calls().map(|call| call.state).collect();
+            assert!(states.iter().all(|state| *state == DraftState::Cut(Cut::Broken)), "{wire} {trouble:?} {states:?}");
+            assert!(outcome.took < Duration::from_secs(2));
+        }
+        let overloaded = Trouble::Error { code: "overloaded_error".into(), message: "Overloaded".into() };
+        let outcome = ask(wire, vec![Reply::text("Hm.").but(overloaded), good()]).await;
+        assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Unavailable, 1));
+        assert_eq!((outcome.draft.text().as_str(), outcome.draft.faults.len()), ("Hm.", 1));
+    }
+    // The end of an Anthropic message must be seen.
+    let outcome = ask(Wire::Anthropic, vec![good().but(Trouble::NoLastEvent)]).await;
+    assert_eq!(outcome.error().kind, ModelErrorKind::Broken);
+}
+
+#[tokio::test]
+async fn an_answer_cut_at_any_byte_runs_nothing_unfinished() {
+    for wire in Wire::ALL {
+        let length = good().stream(wire, sabir_wire::Head::default()).len();
+        for at in (1..length).step_by(13) {
+            let outcome =
+                ask(wire, vec![good().but(Trouble::EndAfter(at)), Reply::status(400), Reply::status(400)]).await;
+            for call in outcome.draft.calls() {
+                if call.state == DraftState::Closed {
+                    assert_eq!(call.arguments[0].text, "a.rs", "{wire} cut at {at}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_future_cancels() {
+    let provider = ScriptedProvider::start(Script::new([good().but(Trouble::StallAfter(99_999))])).await.unwrap();
+    let model = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic));
+    let mut draft = Draft::default();
+    let begun = Instant::now();
+    let request = request(Wire::Anthropic);
+    let answer = model.answer(&request, &mut draft);
+    assert!(tokio::time::timeout(Duration::from_millis(60), answer).await.is_err() || !draft.parts.is_empty());
+    assert!(begun.elapsed() < Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn prompted_calls_come_as_words_and_leave_as_calls() {
+    for wire in Wire::ALL {
+        let text = "I look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
+        let provider = ScriptedProvider::start(Script::new([Reply::text(text).in_deltas(3), good()])).await.unwrap();
+        let mut sent = request(wire);
+        sent.protocol = Protocol::Prompted("cline".into());
+        let outcome = ask_at(wire, &provider, &sent).await;
+        assert_eq!(outcome.result, Ok(()));
+        let call = outcome.draft.calls().next().unwrap();
+        assert_eq!(
+            (call.name.as_str(), call.dialect.as_deref(), call.state),
+            ("read_file", Some("cline"), DraftState::Closed)
+        );
+        let body = &provider.requests()[0].body;
+        assert!(body.get("tools").is_none(), "tools are words now: {body}");
+        assert!(body.to_string().contains("read_file"));
+        // A native call to a prompted request is understood all the same.
+        let outcome = ask_at(wire, &provider, &sent).await;
+        check_good(&outcome);
+    }
+    let mut sent = request(Wire::Anthropic);
+    sent.protocol = Protocol::Prompted("nonsense".into());
+    let provider = ScriptedProvider::start(Script::new([])).await.unwrap();
+    let outcome = ask_at(Wire::Anthropic, &provider, &sent).await;
+    assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Rejected, 0));
+}
+
+#[tokio::test]
+async fn a_call_written_twice_runs_once() {
+    let text = "<read_file>\n<path>a.rs</path>\n</read_file>";
+    let reply = Reply::text(text).call("c1", "read_file", json!({"path": "a.rs"}));
+    let outcome = ask(Wire::OpenAiChat, vec![reply]).await;
+    let sound = outcome.draft.calls().filter(|call| outcome.draft.errors_of(call.index).next().is_none());
+    assert_eq!((sound.count(), outcome.draft.calls().count()), (1, 2), "{:?}", outcome.draft);
+}
+
+#[tokio::test]
+async fn the_output_limit_comes_from_the_catalogue() {
+    let provider = ScriptedProvider::start(Script::new([good(), good()])).await.unwrap();
+    let model = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic)).catalogue(Catalogue::default());
+    let mut request = request(Wire::Anthropic);
+    request.model = "claude-3-opus-20240229".into();
+    model.answer(&request, &mut Draft::default()).await.unwrap();
+    assert_eq!(provider.requests()[0].body["max_tokens"], 4096);
+}
+
+#[tokio::test]
+async fn unusable_settings_are_errors() {
+    let ask = async |provider: Provider| {
+        let result = HttpModel::new(provider).answer(&request(Wire::OpenAiChat), &mut Draft::default()).await;
+        result.unwrap_err().kind
+    };
+    let provider = |url: &str, key: &str| Provider::new("p", Wire::OpenAiChat, url, Some(Secret::new(key)));
+    assert_eq!(ask(provider("not a url", "k")).await, ModelErrorKind::Rejected);
+    assert_eq!(ask(provider("http://127.0.0.1:1/v1", "a\nb")).await, ModelErrorKind::Key);
+}

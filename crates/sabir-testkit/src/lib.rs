@@ -1,0 +1,10 @@
+//! Fakes, scripts, fixture runners. Unpublished; a dev-dependency of the other crates.
+//!
+//! [`ScriptedProvider`] is a provider on this machine: it speaks the real bytes of both wires over real HTTP, says what a
+//! [`Script`] tells it to, misbehaves on demand, and remembers what it was asked.
+
+mod provider;
+mod script;
+
+pub use provider::{Recorded, ScriptedProvider};
+pub use script::{Chunks, Reply, Say, Script, Trouble};

@@ -1,0 +1,299 @@
+//! A provider on this machine: HTTP/1.1 with keep-alive, both wires, and every misbehaviour of [`Trouble`].
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabir_wire::{Head, Incoming, ProviderError, RequestError, Wire};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::script::{Reply, Script, Trouble};
+
+/// The most bytes of a request's head, and of its body.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 20;
+
+/// A provider that follows a script. It ends when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Recorded>>>,
+    accepting: JoinHandle<()>,
+}
+
+/// A request that the provider got.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// Which connection it came on, counted from 0.
+    pub connection: usize,
+    /// The path.
+    pub path: String,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body; JSON `null` if it is none.
+    pub body: Value,
+    /// The wire, by the path.
+    pub wire: Option<Wire>,
+    /// The body as a request.
+    pub incoming: Option<Result<Incoming, RequestError>>,
+}
+
+impl Recorded {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl ScriptedProvider {
+    /// Starts one on a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// If no port can be had.
+    pub async fn start(script: Script) -> io::Result<Self> {
+        Self::start_on(script, 0).await
+    }
+
+    /// Starts one on a port; 0: any free one.
+    ///
+    /// # Errors
+    /// If the port cannot be had.
+    pub async fn start_on(script: Script, port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let address = listener.local_addr()?;
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
+        let accepting = tokio::spawn(async move {
+            // Dropped together with this task, which ends every connection.
+            let mut connections = JoinSet::new();
+            for number in 0.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let connection = Connection {
+                    stream,
+                    number,
+                    buffer: Vec::new(),
+                    script: script.clone(),
+                    requests: Arc::clone(&recorded),
+                };
+                connections.spawn(async move {
+                    // A client that goes away is no error of ours.
+                    let _ = connection.serve().await;
+                });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, requests, accepting })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What a client of that wire takes for the base URL.
+    pub fn base_url(&self, wire: Wire) -> String {
+        match wire {
+            Wire::Anthropic => format!("http://{}", self.address),
+            _ => format!("http://{}/v1", self.address),
+        }
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves until the process ends.
+    pub async fn serve(mut self) {
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for ScriptedProvider {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    number: usize,
+    buffer: Vec<u8>,
+    script: Script,
+    requests: Arc<Mutex<Vec<Recorded>>>,
+}
+
+/// Whether the connection can carry another request.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Request,
+    Close,
+}
+
+impl Connection {
+    async fn serve(mut self) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        while let Some(request) = self.request().await? {
+            let turn = {
+                let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+                requests.push(request.clone());
+                requests.len() - 1
+            };
+            if self.answer(turn, &request).await? == Next::Close {
+                break;
+            }
+        }
+        self.stream.shutdown().await
+    }
+
+    /// Reads one request; `None` at the end of the connection.
+    async fn request(&mut self) -> io::Result<Option<Recorded>> {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+        loop {
+            let mut headers = [httparse::EMPTY_HEADER; 64];
+            let mut head = httparse::Request::new(&mut headers);
+            if let httparse::Status::Complete(length) = head.parse(&self.buffer).map_err(|_| malformed())? {
+                let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
+                let headers: Vec<_> = head
+                    .headers
+                    .iter()
+                    .map(|header| {
+                        (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).into_owned())
+                    })
+                    .collect();
+                self.buffer.drain(..length);
+                let size = headers.iter().find(|(name, _)| name == "content-length");
+                let size = size.and_then(|(_, value)| value.parse::<usize>().ok()).unwrap_or(0);
+                if size > MAX_BODY {
+                    return Err(malformed());
+                }
+                while self.buffer.len() < size {
+                    if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                        return Ok(None);
+                    }
+                }
+                let body: Vec<u8> = self.buffer.drain(..size).collect();
+                return Ok(Some(recorded(self.number, path, headers, &body)));
+            }
+            if self.buffer.len() > MAX_HEAD || self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn answer(&mut self, turn: usize, request: &Recorded) -> io::Result<Next> {
+        let (Some(wire), Some(incoming)) = (request.wire, &request.incoming) else {
+            return self.plain(404, &[], "application/json", b"{\"error\":{\"message\":\"no such path\"}}").await;
+        };
+        let incoming = match incoming {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                let body = wire.encode_error(&ProviderError::new("invalid_request_error", error.to_string()));
+                return self.plain(400, &[], "application/json", body.to_string().as_bytes()).await;
+            }
+        };
+        let reply = self.script.reply(turn, request);
+        match &reply.trouble {
+            Some(Trouble::StallBeforeHeaders) => return stall().await,
+            Some(Trouble::Status { status, headers, body }) => {
+                let error = ProviderError::new("scripted_error", format!("status {status} by script"));
+                let known = wire.encode_error(&error).to_string();
+                let body = if body.is_empty() { &known } else { body };
+                return self.plain(*status, headers, "application/json", body.as_bytes()).await;
+            }
+            Some(Trouble::Body { content_type, body }) => {
+                return self.plain(200, &[], content_type.as_deref().unwrap_or_default(), body.as_bytes()).await;
+            }
+            _ => {}
+        }
+        let head = Head { id: format!("reply_{turn}"), model: incoming.request.model.clone(), created: 1_700_000_000 };
+        if incoming.streamed {
+            let body = reply.stream(wire, head);
+            self.stream_body(&reply, &body).await
+        } else {
+            self.plain(200, &[], "application/json", &reply.whole(wire, &head)).await
+        }
+    }
+
+    /// A response with a length.
+    async fn plain(&mut self, status: u16, headers: &[(String, String)], kind: &str, body: &[u8]) -> io::Result<Next> {
+        let mut head = format!("HTTP/1.1 {status} scripted\r\ncontent-length: {}\r\n", body.len());
+        if !kind.is_empty() {
+            head += &format!("content-type: {kind}\r\n");
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += "\r\n";
+        self.stream.write_all(head.as_bytes()).await?;
+        self.stream.write_all(body).await?;
+        Ok(Next::Request)
+    }
+
+    /// A streamed response, as far as the trouble lets it come.
+    async fn stream_body(&mut self, reply: &Reply, body: &[u8]) -> io::Result<Next> {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        self.stream.write_all(head.as_bytes()).await?;
+        let sent = match reply.trouble {
+            Some(
+                Trouble::StallAfter(bytes)
+                | Trouble::PingAfter(bytes)
+                | Trouble::CutAfter(bytes)
+                | Trouble::ResetAfter(bytes)
+                | Trouble::EndAfter(bytes),
+            ) => body.get(..bytes).unwrap_or(body),
+            _ => body,
+        };
+        for piece in reply.chunks.split(sent) {
+            self.chunk(piece).await?;
+        }
+        match reply.trouble {
+            Some(Trouble::StallAfter(_) | Trouble::NeverClose) => stall().await,
+            Some(Trouble::PingAfter(_)) => loop {
+                self.chunk(b": ping\n\n").await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            },
+            Some(Trouble::CutAfter(_)) => Ok(Next::Close),
+            Some(Trouble::ResetAfter(_)) => {
+                // What was sent must have arrived, or the reset would overtake it.
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                self.stream.set_zero_linger()?;
+                Err(io::Error::from(io::ErrorKind::ConnectionReset))
+            }
+            _ => {
+                self.stream.write_all(b"0\r\n\r\n").await?;
+                Ok(Next::Request)
+            }
+        }
+    }
+
+    async fn chunk(&mut self, piece: &[u8]) -> io::Result<()> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = format!("{:x}\r\n", piece.len()).into_bytes();
+        bytes.extend_from_slice(piece);
+        bytes.extend_from_slice(b"\r\n");
+        self.stream.write_all(&bytes).await
+    }
+}
+
+/// Waits until the client goes away or the provider is dropped.
+async fn stall() -> io::Result<Next> {
+    std::future::pending().await
+}
+
+fn recorded(connection: usize, path: String, headers: Vec<(String, String)>, body: &[u8]) -> Recorded {
+    let wire = match path.as_str() {
+        path if path.ends_with("/messages") => Some(Wire::Anthropic),
+        path if path.ends_with("/chat/completions") => Some(Wire::OpenAiChat),
+        _ => None,
+    };
+    let incoming = wire.map(|wire| wire.decode_request(body));
+    let body = serde_json::from_slice(body).unwrap_or(Value::Null);
+    Recorded { connection, path, headers, body, wire, incoming }
+}

@@ -1,0 +1,306 @@
+//! What a scripted provider says, and how it misbehaves. Also a JSON format, for scripts in files.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sabir_call::{ArgForm, Draft, Event, Opaque, Sink, StopReason, Usage};
+use sabir_wire::{Encoder, Head, ProviderError, Wire, play};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::provider::Recorded;
+
+/// Which reply each request gets.
+#[derive(Clone)]
+pub struct Script(Arc<Choose>);
+
+/// From the count of requests so far, and the request, to the reply.
+type Choose = dyn Fn(usize, &Recorded) -> Reply + Send + Sync;
+
+/// One reply.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reply {
+    /// What is said, in order.
+    pub say: Vec<Say>,
+    /// Why it stops; `None`: for calls if there are any, else because it is finished.
+    pub stop: Option<StopReason>,
+    /// What it costs.
+    pub usage: Usage,
+    /// The most bytes of one delta; 0: undivided.
+    pub delta: usize,
+    /// How the bytes of the body are split on the network.
+    pub chunks: Chunks,
+    /// What goes wrong.
+    pub trouble: Option<Trouble>,
+}
+
+/// One thing that is said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum Say {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// Reasoning.
+    Thought {
+        /// The words.
+        text: String,
+        /// Its signature, on the wire that has one.
+        #[serde(default)]
+        signature: Option<String>,
+    },
+    /// A call.
+    Call {
+        /// Its id.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments.
+        arguments: Map<String, Value>,
+    },
+}
+
+/// How a body is split.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chunks {
+    /// Not at all.
+    #[default]
+    Whole,
+    /// Into pieces of so many bytes.
+    Size(usize),
+    /// Into pieces of 1 to 64 bytes, by a seed.
+    Random(u64),
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// Nothing is sent, and the connection stays open.
+    StallBeforeHeaders,
+    /// The body stops after so many bytes; the connection stays open.
+    StallAfter(usize),
+    /// After so many bytes only comments come, one every 5 ms.
+    PingAfter(usize),
+    /// The connection is closed after so many bytes of the body, in the middle of the transfer.
+    CutAfter(usize),
+    /// The connection is reset after so many bytes of the body.
+    ResetAfter(usize),
+    /// The transfer ends properly after so many bytes of the body.
+    EndAfter(usize),
+    /// The whole body is sent, and the connection stays open.
+    NeverClose,
+    /// An error response.
+    Status {
+        /// The status.
+        status: u16,
+        /// Further headers.
+        #[serde(default)]
+        headers: Vec<(String, String)>,
+        /// The body; empty: an error body of the wire.
+        #[serde(default)]
+        body: String,
+    },
+    /// These bytes as the body, with status 200 and this content type; none: the header is missing.
+    Body {
+        /// The content type.
+        content_type: Option<String>,
+        /// The body.
+        body: String,
+    },
+    /// After what is said, an error event in place of the end.
+    Error {
+        /// The code, such as `overloaded_error`.
+        code: String,
+        /// The words.
+        message: String,
+    },
+    /// The last event (`[DONE]`, `message_stop`) is missing.
+    NoLastEvent,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Script")
+    }
+}
+
+impl Script {
+    /// One reply after the other. A request too many gets status 500.
+    pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let replies: Vec<_> = replies.into_iter().collect();
+        Self::by(move |turn, _| {
+            replies.get(turn).cloned().unwrap_or_else(|| Reply::status(500).with_body("the script is at its end"))
+        })
+    }
+
+    /// A reply chosen by the count of requests so far, from 0, and by the request.
+    pub fn by(choose: impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static) -> Self {
+        Self(Arc::new(choose))
+    }
+
+    /// Reads a JSON list of replies, such as `[{"say": [{"type": "text", "text": "hi"}], "chunks": {"size": 7}}]`.
+    ///
+    /// # Errors
+    /// What is wrong with the JSON, with line and column.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        Ok(Self::new(serde_json::from_str::<Vec<Reply>>(text)?))
+    }
+
+    pub(crate) fn reply(&self, turn: usize, request: &Recorded) -> Reply {
+        (self.0)(turn, request)
+    }
+}
+
+impl Reply {
+    /// Words alone.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { say: vec![Say::Text { text: text.into() }], ..Self::default() }
+    }
+
+    /// An error response.
+    pub fn status(status: u16) -> Self {
+        let trouble = Trouble::Status { status, headers: Vec::new(), body: String::new() };
+        Self { trouble: Some(trouble), ..Self::default() }
+    }
+
+    /// Adds a call.
+    #[must_use]
+    pub fn call(mut self, id: &str, name: &str, arguments: Value) -> Self {
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        self.say.push(Say::Call { id: id.to_owned(), name: name.to_owned(), arguments });
+        self
+    }
+
+    /// Adds reasoning.
+    #[must_use]
+    pub fn thought(mut self, text: &str, signature: Option<&str>) -> Self {
+        self.say.push(Say::Thought { text: text.to_owned(), signature: signature.map(str::to_owned) });
+        self
+    }
+
+    /// Adds a header to an error response.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        if let Some(Trouble::Status { headers, .. }) = &mut self.trouble {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// Sets the body of an error response.
+    #[must_use]
+    pub fn with_body(mut self, text: &str) -> Self {
+        if let Some(Trouble::Status { body, .. }) = &mut self.trouble {
+            text.clone_into(body);
+        }
+        self
+    }
+
+    /// Lets something go wrong.
+    #[must_use]
+    pub fn but(mut self, trouble: Trouble) -> Self {
+        self.trouble = Some(trouble);
+        self
+    }
+
+    /// Splits the body.
+    #[must_use]
+    pub fn in_chunks(mut self, chunks: Chunks) -> Self {
+        self.chunks = chunks;
+        self
+    }
+
+    /// Splits what is said into deltas of at most so many bytes.
+    #[must_use]
+    pub fn in_deltas(mut self, size: usize) -> Self {
+        self.delta = size;
+        self
+    }
+
+    /// What is said, as a draft.
+    pub fn draft(&self) -> Draft {
+        let mut draft = Draft::default();
+        let mut index = 0;
+        for say in &self.say {
+            match say {
+                Say::Text { text } => draft.event(Event::Text { text }),
+                Say::Thought { text, signature } => {
+                    draft.event(Event::Thought { text });
+                    if let Some(signature) = signature {
+                        let data = json!({"type": "thinking", "signature": signature});
+                        draft.event(Event::Opaque(&Opaque { wire: Wire::Anthropic.name().to_owned(), data }));
+                    }
+                }
+                Say::Call { id, name, arguments } => {
+                    draft.event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0 });
+                    for (name, value) in arguments {
+                        let (form, text) = match value {
+                            Value::String(text) => (ArgForm::String, text.clone()),
+                            other => (ArgForm::Json, other.to_string()),
+                        };
+                        draft.event(Event::ArgStart { index, name, form, at: 0 });
+                        draft.event(Event::ArgDelta { index, text: &text });
+                        draft.event(Event::ArgEnd { index, lead: "", at: 0 });
+                    }
+                    draft.event(Event::CallEnd { index, at: 0 });
+                    index += 1;
+                }
+            }
+        }
+        let reason = if index > 0 { StopReason::Calls } else { StopReason::End };
+        draft.event(Event::Stop { reason: self.stop.unwrap_or(reason), raw: "" });
+        draft.event(Event::Usage(self.usage));
+        draft
+    }
+
+    /// The bytes of the reply as a stream.
+    pub fn stream(&self, wire: Wire, head: Head) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(wire, head);
+        play(&self.draft(), self.delta, &mut |event: Event<'_>| encoder.event(event, &mut bytes));
+        if let Some(Trouble::Error { code, message }) = &self.trouble {
+            encoder.error(&ProviderError::new(code.as_str(), message.as_str()), &mut bytes);
+            return bytes;
+        }
+        encoder.finish(&mut bytes);
+        if self.trouble == Some(Trouble::NoLastEvent) {
+            let last = match wire {
+                Wire::Anthropic => "event: message_stop",
+                _ => "data: [DONE]",
+            };
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            bytes.truncate(text.rfind(last).unwrap_or(text.len()));
+        }
+        bytes
+    }
+
+    /// The reply as one body.
+    pub fn whole(&self, wire: Wire, head: &Head) -> Vec<u8> {
+        wire.encode_whole(head, &self.draft()).to_string().into_bytes()
+    }
+}
+
+impl Chunks {
+    /// Splits bytes.
+    pub fn split(self, bytes: &[u8]) -> Vec<&[u8]> {
+        let mut state = match self {
+            Self::Whole => return vec![bytes],
+            Self::Size(size) => return bytes.chunks(size.max(1)).collect(),
+            Self::Random(seed) => seed,
+        };
+        let (mut pieces, mut rest) = (Vec::new(), bytes);
+        while !rest.is_empty() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let size = usize::try_from((state >> 33) % 64 + 1).unwrap_or(1);
+            let (piece, tail) = rest.split_at(size.min(rest.len()));
+            pieces.push(piece);
+            rest = tail;
+        }
+        pieces
+    }
+}

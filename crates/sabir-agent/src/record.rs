@@ -5,7 +5,7 @@
 //!
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
-use sabir_call::{CallId, CallResult, Fault, ModelErrorKind, Part, Protocol, StopReason, Usage};
+use sabir_call::{CallId, CallResult, Fault, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +137,15 @@ pub struct Check {
     /// Why it may not run, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+}
+
+impl Check {
+    /// Why the call may not run, in words for the model.
+    pub fn words(&self) -> String {
+        let error = self.faults.iter().find(|fault| fault.severity == Severity::Error);
+        let words = self.feedback.as_ref().or(error.map(|fault| &fault.message));
+        words.map_or_else(|| "The call was not understood and was not run.".to_owned(), String::clone)
+    }
 }
 
 /// Who spoke.

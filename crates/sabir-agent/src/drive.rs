@@ -1,0 +1,240 @@
+//! The driver: what the machine asks for is done here, over any model, store and user.
+//!
+//! A record is kept before its consequences are begun. Dropping the future, or cancelling, drops the request and the
+//! running tools with everything that they started.
+
+use std::collections::VecDeque;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_call::{CallId, Event, Model, ModelError};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::event::{Moment, Question, Reply, TaskEvent};
+use crate::record::{Outcome, Record, Store};
+use crate::task::{Effect, Input, Task};
+use crate::tool::{Access, Registry, ToolOutput};
+
+/// Whoever watches a task and is asked.
+pub trait User: Send {
+    /// Shows something. Must be quick.
+    fn show(&mut self, event: TaskEvent<'_>);
+
+    /// Asks. Never called for a task that nobody attends. Dropping the future withdraws the question.
+    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+}
+
+/// Ends a task from outside. Clones cancel the same task.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<Notify>);
+
+/// Everything that a task is driven with.
+pub struct Driver<'a> {
+    /// Where answers come from.
+    pub model: &'a dyn Model,
+    /// The tools.
+    pub registry: &'a Registry,
+    /// Where records are kept.
+    pub store: &'a mut dyn Store,
+    /// Who watches.
+    pub user: &'a mut dyn User,
+    /// How to interrupt.
+    pub cancel: Cancel,
+    /// The most time, from now.
+    pub max_time: Option<Duration>,
+}
+
+impl Cancel {
+    /// Interrupts the task. Asking twice does no more than asking once.
+    pub fn cancel(&self) {
+        self.0.notify_one();
+    }
+
+    async fn cancelled(&self) {
+        self.0.notified().await;
+    }
+}
+
+impl std::fmt::Debug for Driver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("registry", self.registry).field("max_time", &self.max_time).finish_non_exhaustive()
+    }
+}
+
+/// What happens next.
+enum Happening {
+    Ran(CallId, ToolOutput),
+    Output(CallId, String),
+    Replied(Reply),
+    Cancelled,
+    Expired,
+}
+
+type Outputs = (mpsc::Sender<(CallId, String)>, mpsc::Receiver<(CallId, String)>);
+
+impl Driver<'_> {
+    /// Drives a task to its end. `first` is the record of its start, for a new task.
+    ///
+    /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
+    /// failed ([`Outcome::StoreFailed`]).
+    pub async fn run(mut self, task: &mut Task, first: Option<Record>) -> (Outcome, String) {
+        let deadline = self.max_time.map(|time| Instant::now() + time);
+        let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(Input::Begin)).collect();
+        let mut tools = JoinSet::new();
+        let mut outputs: Outputs = mpsc::channel(64);
+        let mut question = None;
+        loop {
+            while let Some(effect) = queue.pop_front() {
+                match effect {
+                    Effect::Keep(record) => {
+                        if let Err(error) = self.store.append(&record) {
+                            return (Outcome::StoreFailed, error.to_string());
+                        }
+                        self.user.show(TaskEvent::Record(&record));
+                    }
+                    Effect::Ask => queue.extend(self.ask(task, deadline).await),
+                    Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
+                    Effect::Run(call) => self.start(task, call, &mut tools, &outputs.0),
+                    Effect::Question(asked) => question = Some(asked),
+                    Effect::Stop => {
+                        question = None;
+                        tools.shutdown().await;
+                    }
+                    Effect::Finish(outcome, message) => return (outcome, message),
+                }
+            }
+            let input = match self.wait(&mut tools, &mut outputs.1, question.as_ref(), deadline).await {
+                Happening::Output(call, text) => {
+                    self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
+                    continue;
+                }
+                Happening::Ran(call, output) => {
+                    self.show_rest(&mut outputs.1);
+                    Input::Ran(call, output)
+                }
+                Happening::Replied(reply) => {
+                    question = None;
+                    Input::Replied(reply)
+                }
+                Happening::Cancelled => Input::Cancel,
+                Happening::Expired => Input::Expired,
+            };
+            queue.extend(task.step(input));
+        }
+    }
+
+    async fn ask(&mut self, task: &mut Task, deadline: Option<Instant>) -> Vec<Effect> {
+        let request = task.request();
+        self.user.show(TaskEvent::Moment(Moment::Asking { turn: task.turns().saturating_add(1) }));
+        let (user, cancel) = (&mut *self.user, &self.cancel);
+        let mut sink = |event: Event<'_>| {
+            user.show(TaskEvent::Moment(Moment::Delta(event)));
+            task.step(Input::Event(event));
+        };
+        let answer: Result<Result<(), ModelError>, Input<'_>> = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Input::Cancel),
+            () = until(deadline) => Err(Input::Expired),
+            answer = self.model.answer(&request, &mut sink) => Ok(answer),
+        };
+        task.step(match answer {
+            Ok(Ok(())) => Input::Answered,
+            Ok(Err(error)) => Input::Failed(error),
+            Err(input) => input,
+        })
+    }
+
+    fn weigh(&self, task: &mut Task, id: CallId) -> Vec<Effect> {
+        let access = task.call(&id).and_then(|call| {
+            let tool = self.registry.get(&call.name)?;
+            Some(tool.access(&call.arguments))
+        });
+        let access = access.unwrap_or(Access::Invalid { reason: "there is no such tool".to_owned() });
+        task.step(Input::Weighed(id, access))
+    }
+
+    fn start(
+        &self,
+        task: &Task,
+        id: CallId,
+        tools: &mut JoinSet<(CallId, ToolOutput)>,
+        outputs: &mpsc::Sender<(CallId, String)>,
+    ) {
+        let tool = task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
+        let outputs = outputs.clone();
+        tools.spawn(async move {
+            let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };
+            // In a task of its own, so that a panic becomes a result and the call still has exactly one.
+            let name = id.clone();
+            let work = async move {
+                // A full queue drops a piece of the preview, never of the result.
+                let mut progress = |text: &str| _ = outputs.try_send((name.clone(), text.to_owned()));
+                tool.run(&arguments, &mut progress).await
+            };
+            let output = Guarded(Box::pin(work)).await;
+            (id, output)
+        });
+    }
+
+    async fn wait(
+        &mut self,
+        tools: &mut JoinSet<(CallId, ToolOutput)>,
+        outputs: &mut mpsc::Receiver<(CallId, String)>,
+        question: Option<&Question>,
+        deadline: Option<Instant>,
+    ) -> Happening {
+        let Some(question) = question else {
+            return tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => Happening::Cancelled,
+                () = until(deadline) => Happening::Expired,
+                Some((call, text)) = outputs.recv() => Happening::Output(call, text),
+                Some(Ok((call, output))) = tools.join_next() => Happening::Ran(call, output),
+            };
+        };
+        // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
+        self.user.show(TaskEvent::Moment(Moment::Question(question)));
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Happening::Cancelled,
+            () = until(deadline) => Happening::Expired,
+            reply = self.user.ask(question) => Happening::Replied(reply),
+        }
+    }
+
+    /// What a tool printed last must be seen before its result.
+    fn show_rest(&mut self, outputs: &mut mpsc::Receiver<(CallId, String)>) {
+        while let Ok((call, text)) = outputs.try_recv() {
+            self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
+        }
+    }
+}
+
+/// A tool's work whose panic is a failure of the tool, not of the task.
+struct Guarded<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = ToolOutput>> Future for Guarded<F> {
+    type Output = ToolOutput;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<ToolOutput> {
+        let work = self.0.as_mut();
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work.poll(context))) {
+            Ok(poll) => poll,
+            Err(_) => {
+                let words = "The tool broke down: a bug in Sabir. What it did is unknown; try another way.";
+                std::task::Poll::Ready(ToolOutput::failed(words))
+            }
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,413 @@
+//! The task machine: inputs in, effects out, no I/O.
+//!
+//! The terminal, headless mode, resume and tests drive the same machine. Every change of state is a [`Record`]: `step`
+//! decides which records happen, [`Task::apply`] alone changes the state by them, and replaying a journal is applying
+//! its records. So a resumed task is the same task.
+//!
+//! Architecture invariant: an assistant message with calls enters the history together with the results of all its
+//! calls, when the last of them is there ([`calls::Turn`]). A history with an unanswered or doubly answered call cannot be
+//! written down (law 7).
+
+pub(crate) mod calls;
+mod completion;
+mod turn;
+
+use sabir_call::{
+    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink, ToolSet, Usage,
+};
+use sabir_check::Checker;
+
+use crate::event::{Question, Reply};
+use crate::policy::Rules;
+use crate::record::{Outcome, Record, Speaker, Start};
+use crate::tool::{Access, ToolOutput};
+
+use calls::Turn;
+
+/// How a task is run. Not part of its history: a resumed task may be given others.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The system prompt, without any teaching of tools.
+    pub system: String,
+    /// The provider's name of the model.
+    pub model: String,
+    /// What the model is offered.
+    pub tools: ToolSet,
+    /// The names of the tools that only read.
+    pub readers: Vec<String>,
+    /// What is approved in advance.
+    pub rules: Rules,
+    /// Whether somebody can be asked.
+    pub attended: Attended,
+    /// When to stop.
+    pub limits: Limits,
+    /// The most tokens of one answer; `None`: the provider's default.
+    pub max_output: Option<u64>,
+}
+
+/// Whether somebody can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attended {
+    /// A user is there.
+    Yes,
+    /// Nobody is: asking means denying.
+    No,
+}
+
+/// When to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most turns; `None`: no limit.
+    pub turns: Option<u32>,
+    /// Mistakes in a row (a bad call, a failed or denied one) before the user is asked, or a headless task ends.
+    pub mistakes: u32,
+    /// Replies without a call in a row that a headless task answers with a reminder.
+    pub reminders: u32,
+    /// How often a turn is asked again after its answer broke off.
+    pub retries: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { turns: None, mistakes: 6, reminders: 2, retries: 3 }
+    }
+}
+
+/// What the machine is told.
+#[derive(Debug, Clone)]
+pub enum Input<'a> {
+    /// Go on: after the task was made, or made again from its records.
+    Begin,
+    /// A piece of the answer.
+    Event(Event<'a>),
+    /// The answer is whole.
+    Answered,
+    /// The answer will not come, or broke off.
+    Failed(ModelError),
+    /// What a call would touch.
+    Weighed(CallId, Access),
+    /// The user's answer to the open question.
+    Replied(Reply),
+    /// A tool is finished.
+    Ran(CallId, ToolOutput),
+    /// The user interrupts.
+    Cancel,
+    /// The time is up.
+    Expired,
+}
+
+/// What is to be done, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Keep the record, then show it. What follows must not be done unless it was kept.
+    Keep(Record),
+    /// Ask the model, with [`Task::request`].
+    Ask,
+    /// Find out what a call would touch.
+    Weigh(CallId),
+    /// Run a call.
+    Run(CallId),
+    /// Ask the user.
+    Question(Question),
+    /// Drop whatever is under way: the request, the running tools, the question.
+    Stop,
+    /// The task is over, for now.
+    Finish(Outcome, String),
+}
+
+/// Why records make no task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The first record does not say how the task began.
+    #[error("the journal does not begin with the start of a task")]
+    NoStart,
+    /// The task was completed.
+    #[error("the task is completed; there is nothing to resume")]
+    Completed,
+}
+
+/// A task.
+#[derive(Debug)]
+pub struct Task {
+    settings: Settings,
+    checker: Checker,
+    start: Start,
+    history: Vec<Message>,
+    draft: Draft,
+    phase: Phase,
+    turn: Option<Turn>,
+    counts: Counts,
+    usage: Usage,
+    question: Option<Question>,
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// For `Begin`.
+    Paused,
+    /// For the model.
+    Asking,
+    /// For calls or the user.
+    Acting,
+    /// For nothing.
+    Over,
+}
+
+/// Everything that is counted. All of it follows from the records.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    turns: u32,
+    mistakes: u32,
+    without_call: u32,
+    failures: u32,
+    denials: u32,
+}
+
+impl Task {
+    /// A new task. The record of its start must be kept before anything else; `step(Begin)` says so.
+    pub fn new(start: Start, settings: Settings) -> (Self, Record) {
+        let record = Record::Started(start.clone());
+        let mut task = Self::empty(start, settings);
+        task.apply(&record);
+        (task, record)
+    }
+
+    /// The task that these records tell of, ready to go on.
+    ///
+    /// # Errors
+    /// When the records do not begin with a start, or the task was completed.
+    pub fn replay(records: impl IntoIterator<Item = Record>, settings: Settings) -> Result<Self, ReplayError> {
+        let mut records = records.into_iter();
+        let Some(Record::Started(start)) = records.next() else { return Err(ReplayError::NoStart) };
+        let mut task = Self::empty(start.clone(), settings);
+        task.apply(&Record::Started(start));
+        let mut completed = false;
+        for record in records {
+            completed = matches!(record, Record::Ended { outcome: Outcome::Completed, .. });
+            task.apply(&record);
+        }
+        if completed {
+            return Err(ReplayError::Completed);
+        }
+        // The new run has its own patience: what made the last one stop must not stop this one at once.
+        task.counts = Counts { turns: 0, ..Counts::default() };
+        task.phase = Phase::Paused;
+        Ok(task)
+    }
+
+    fn empty(start: Start, settings: Settings) -> Self {
+        Self {
+            checker: Checker::new(settings.tools.clone()),
+            settings,
+            start,
+            history: Vec::new(),
+            draft: Draft::default(),
+            phase: Phase::Paused,
+            turn: None,
+            counts: Counts::default(),
+            usage: Usage::default(),
+            question: None,
+        }
+    }
+
+    /// How the task began.
+    pub fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// The history so far; every call in it has its one result.
+    pub fn history(&self) -> &[Message] {
+        &self.history
+    }
+
+    /// Tokens so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Answers so far, counted since the task was begun or resumed.
+    pub fn turns(&self) -> u32 {
+        self.counts.turns
+    }
+
+    /// The call of that id, while its turn is open: the tool's name and its arguments.
+    pub fn call(&self, id: &CallId) -> Option<&sabir_call::Call> {
+        self.turn.as_ref().and_then(|turn| turn.call(id))
+    }
+
+    /// What to ask the model now.
+    pub fn request(&self) -> Request {
+        Request {
+            model: self.settings.model.clone(),
+            system: self.settings.system.clone(),
+            messages: self.history.clone(),
+            tools: self.settings.tools.clone(),
+            protocol: self.start.protocol.clone(),
+            max_output: self.settings.max_output,
+            ..Request::default()
+        }
+    }
+
+    /// Takes an input and says what is to be done. Inputs that do not fit the moment (the result of a call that was
+    /// cancelled, say) change nothing.
+    pub fn step(&mut self, input: Input<'_>) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match (self.phase, input) {
+            (Phase::Paused, Input::Begin) => self.begin(&mut effects),
+            (Phase::Asking, Input::Event(event)) => self.draft.event(event),
+            (Phase::Asking, Input::Answered) => self.answered(&mut effects),
+            (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
+            (Phase::Acting, Input::Weighed(call, access)) => self.weighed(&call, &access, &mut effects),
+            (Phase::Acting, Input::Ran(call, output)) => self.ran(&call, output, &mut effects),
+            (Phase::Acting, Input::Replied(reply)) => self.replied(reply, &mut effects),
+            (Phase::Over, _) => {}
+            (_, Input::Cancel) => self.interrupt(Outcome::Cancelled, "interrupted", &mut effects),
+            (_, Input::Expired) => self.interrupt(Outcome::Limit, "the time limit was reached", &mut effects),
+            _ => {}
+        }
+        effects
+    }
+
+    /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
+    fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Started(start) => self.hear(&start.prompt),
+            Record::Said { text, .. } => self.hear(text),
+            Record::Answered(answered) => {
+                self.counts.turns = self.counts.turns.saturating_add(1);
+                self.counts.failures = 0;
+                self.usage.add(answered.usage);
+                self.draft = Draft::default();
+                match Turn::open(answered) {
+                    Some(turn) => {
+                        self.counts.without_call = 0;
+                        self.turn = Some(turn);
+                    }
+                    None => {
+                        self.counts.without_call = self.counts.without_call.saturating_add(1);
+                        self.push(Role::Assistant, answered.parts.clone());
+                    }
+                }
+            }
+            Record::Failed { .. } => {
+                self.counts.failures = self.counts.failures.saturating_add(1);
+                self.draft = Draft::default();
+            }
+            Record::Judged { .. } => {}
+            Record::Running { call } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.start(call);
+                }
+            }
+            Record::Result(result) => self.take_result(result),
+            Record::Ended { .. } => self.phase = Phase::Over,
+        }
+    }
+
+    fn take_result(&mut self, result: &CallResult) {
+        match result.ending {
+            Ending::Done => self.counts.mistakes = 0,
+            Ending::Denied => {
+                self.counts.denials = self.counts.denials.saturating_add(1);
+                self.counts.mistakes = self.counts.mistakes.saturating_add(1);
+            }
+            _ => self.counts.mistakes = self.counts.mistakes.saturating_add(1),
+        }
+        let Some(turn) = &mut self.turn else { return };
+        turn.finish(result);
+        if let Some((parts, results)) = turn.close() {
+            self.turn = None;
+            self.push(Role::Assistant, parts);
+            self.push(Role::User, results.into_iter().map(Part::Result).collect());
+        }
+    }
+
+    /// Words that the model is to read next: joined to the message that is already waiting for it.
+    fn hear(&mut self, text: &str) {
+        match self.history.last_mut() {
+            Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
+            _ => self.history.push(Message::user(text)),
+        }
+    }
+
+    fn push(&mut self, role: Role, parts: Vec<Part>) {
+        if !parts.is_empty() {
+            self.history.push(Message { role, parts });
+        }
+    }
+
+    /// Applies a record and has it kept.
+    fn keep(&mut self, record: Record, effects: &mut Vec<Effect>) {
+        self.apply(&record);
+        effects.push(Effect::Keep(record));
+    }
+
+    fn begin(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Acting;
+        if self.turn.is_some() {
+            self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
+            return self.advance(effects);
+        }
+        match self.history.last() {
+            Some(message) if message.role == Role::User => self.ask(effects),
+            _ => self.without_call(None, effects),
+        }
+    }
+
+    /// Asks the model, unless a limit says otherwise.
+    fn ask(&mut self, effects: &mut Vec<Effect>) {
+        if self.settings.limits.turns.is_some_and(|limit| self.counts.turns >= limit) {
+            let message = format!("the limit of {} turns was reached", self.counts.turns);
+            return self.end(Outcome::Limit, &message, effects);
+        }
+        self.phase = Phase::Asking;
+        effects.push(Effect::Ask);
+    }
+
+    fn answered(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Acting;
+        let draft = std::mem::take(&mut self.draft);
+        let answered = self.judge_answer(draft);
+        let feedback = answered.feedback.clone();
+        let has_calls = !answered.checks.is_empty();
+        self.keep(Record::Answered(answered), effects);
+        if !has_calls {
+            return self.without_call(feedback, effects);
+        }
+        self.advance(effects);
+    }
+
+    /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
+    fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
+        self.keep(Record::Failed { error: error.kind, message: error.message.clone() }, effects);
+        if error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
+            effects.push(Effect::Ask);
+            return;
+        }
+        let outcome = match error.kind {
+            ModelErrorKind::Key | ModelErrorKind::UnknownModel => Outcome::Misconfigured,
+            _ => Outcome::ProviderFailed,
+        };
+        self.end(outcome, &error.message, effects);
+    }
+
+    /// Ends the task for now. Calls that are still open get their results first.
+    fn end(&mut self, outcome: Outcome, message: &str, effects: &mut Vec<Effect>) {
+        self.keep(Record::Ended { outcome, message: message.to_owned() }, effects);
+        self.question = None;
+        effects.push(Effect::Finish(outcome, message.to_owned()));
+    }
+
+    fn interrupt(&mut self, outcome: Outcome, message: &str, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Stop);
+        self.give_up_running("This was interrupted. It may have happened in part: look before you repeat it.", effects);
+        self.end(outcome, message, effects);
+    }
+
+    /// Says something to the model on Sabir's behalf.
+    fn remind(&mut self, text: String, effects: &mut Vec<Effect>) {
+        self.keep(Record::Said { by: Speaker::Sabir, text }, effects);
+    }
+}

@@ -1,0 +1,278 @@
+//! The calls of one turn: each waits, is weighed, perhaps asked about, run, and answered exactly once.
+
+use sabir_call::{Call, CallId, CallResult, Ending, Part};
+
+use crate::control;
+use crate::event::{Question, Reply};
+use crate::record::{Answered, Judge, Record, Verdict};
+use crate::tool::{Access, ToolOutput};
+
+use super::{Attended, Effect, Task};
+
+/// A turn whose calls are not all answered.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    parts: Vec<Part>,
+    calls: Vec<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    call: Call,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    /// A gate stopped it; these are the words for the model. It can never run.
+    Refused(String),
+    Waiting,
+    Weighing,
+    /// The user is to be asked, or is being asked.
+    Asking(Question),
+    Running,
+    Done(CallResult),
+}
+
+/// What the next call needs.
+enum Next {
+    Nothing,
+    Refuse(Call, String),
+    Weigh(CallId),
+    Control(Call),
+    Ask(Question),
+}
+
+impl Turn {
+    /// The turn of an answer, if it holds calls.
+    pub(super) fn open(answered: &Answered) -> Option<Self> {
+        let calls = answered.parts.iter().filter_map(|part| match part {
+            Part::Call(call) => Some(Pending { state: State::first(call, answered), call: call.clone() }),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        if calls.is_empty() { None } else { Some(Self { parts: answered.parts.clone(), calls }) }
+    }
+
+    /// The parts and the results in call order, once all calls are answered.
+    pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<CallResult>)> {
+        let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
+        results.map(|results| (std::mem::take(&mut self.parts), results))
+    }
+
+    pub(super) fn call(&self, id: &CallId) -> Option<&Call> {
+        self.calls.iter().map(|pending| &pending.call).find(|call| call.id == *id)
+    }
+
+    pub(super) fn start(&mut self, id: &CallId) {
+        if let Some(pending) = self.pending(id) {
+            pending.state = State::Running;
+        }
+    }
+
+    /// The first result of a call stands; there is no second.
+    pub(super) fn finish(&mut self, result: &CallResult) {
+        if let Some(pending) = self.pending(&result.id) {
+            pending.state = State::Done(result.clone());
+        }
+    }
+
+    /// Whether a call before this one failed in any way.
+    pub(super) fn failed_before(&self, id: &CallId) -> Option<&CallResult> {
+        let before = self.calls.iter().take_while(|pending| pending.call.id != *id);
+        before.filter_map(Pending::result).find(|result| result.ending.is_error())
+    }
+
+    /// Calls that have no result, with whether they were running.
+    pub(super) fn unanswered(&self) -> Vec<(Call, bool)> {
+        let open = self.calls.iter().filter(|pending| pending.result().is_none());
+        open.map(|pending| (pending.call.clone(), pending.state == State::Running)).collect()
+    }
+
+    fn pending(&mut self, id: &CallId) -> Option<&mut Pending> {
+        self.calls.iter_mut().find(|pending| pending.call.id == *id && !matches!(pending.state, State::Done(_)))
+    }
+
+    /// The next thing to do. Calls that only read go together; everything else waits for all calls before it.
+    fn next(&mut self, readers: &[String], asking: bool) -> Next {
+        let mut open = false;
+        for pending in &mut self.calls {
+            let reads = readers.contains(&pending.call.name);
+            match &pending.state {
+                State::Done(_) => continue,
+                State::Refused(words) => return Next::Refuse(pending.call.clone(), words.clone()),
+                State::Waiting if open && !reads => return Next::Nothing,
+                State::Waiting if control::is_control(&pending.call.name) => return Next::Control(pending.call.clone()),
+                State::Waiting => {
+                    pending.state = State::Weighing;
+                    return Next::Weigh(pending.call.id.clone());
+                }
+                State::Asking(question) if !asking => return Next::Ask(question.clone()),
+                _ if !reads => return Next::Nothing,
+                _ => open = true,
+            }
+        }
+        Next::Nothing
+    }
+}
+
+impl State {
+    fn first(call: &Call, answered: &Answered) -> Self {
+        let check = answered.checks.iter().find(|check| check.call == call.id);
+        match check {
+            Some(check) if check.passed => Self::Waiting,
+            Some(check) => Self::Refused(check.words()),
+            None => Self::Refused("The call was not checked and was not run.".to_owned()),
+        }
+    }
+}
+
+impl Pending {
+    fn result(&self) -> Option<&CallResult> {
+        match &self.state {
+            State::Done(result) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+impl Task {
+    /// Sets everything in motion that can be.
+    pub(super) fn advance(&mut self, effects: &mut Vec<Effect>) {
+        loop {
+            let Some(turn) = &mut self.turn else { return self.turn_over(effects) };
+            match turn.next(&self.settings.readers, self.question.is_some()) {
+                Next::Nothing => return,
+                Next::Refuse(call, words) => self.answer(&call, Ending::Rejected, words, effects),
+                Next::Weigh(call) => effects.push(Effect::Weigh(call)),
+                Next::Control(_) if self.question.is_some() => return,
+                Next::Control(call) => {
+                    if !self.control(&call, effects) {
+                        return;
+                    }
+                }
+                Next::Ask(question) => {
+                    self.question = Some(question.clone());
+                    effects.push(Effect::Question(question));
+                }
+            }
+        }
+    }
+
+    /// All calls are answered: the model's turn, unless it makes nothing but mistakes.
+    fn turn_over(&mut self, effects: &mut Vec<Effect>) {
+        if self.counts.mistakes >= self.settings.limits.mistakes {
+            return self.too_many_mistakes(effects);
+        }
+        self.ask(effects);
+    }
+
+    pub(super) fn weighed(&mut self, id: &CallId, access: &Access, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let judgement = self.settings.rules.decide(access);
+        match judgement.verdict {
+            Verdict::Allow => return self.run(id, effects),
+            Verdict::Ask if self.settings.attended == Attended::Yes => {
+                let question = Question::Approval {
+                    call: id.clone(),
+                    tool: call.name,
+                    subject: subject(access),
+                    reason: judgement.reason,
+                };
+                if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
+                    pending.state = State::Asking(question);
+                }
+            }
+            Verdict::Ask => {
+                let reason = format!("it {}, which is not approved in advance, and nobody can be asked", judgement.reason);
+                self.deny(&call, Judge::Policy, &reason, effects);
+            }
+            Verdict::Deny => self.deny(&call, Judge::Policy, &judgement.reason, effects),
+        }
+        self.advance(effects);
+    }
+
+    fn run(&mut self, id: &CallId, effects: &mut Vec<Effect>) {
+        self.keep(Record::Running { call: id.clone() }, effects);
+        effects.push(Effect::Run(id.clone()));
+        self.advance(effects);
+    }
+
+    fn deny(&mut self, call: &Call, by: Judge, reason: &str, effects: &mut Vec<Effect>) {
+        let judged = Record::Judged { call: call.id.clone(), verdict: Verdict::Deny, by, reason: reason.to_owned() };
+        self.keep(judged, effects);
+        let who = if by == Judge::User { "The user" } else { "The policy" };
+        let content = format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.");
+        self.answer(call, Ending::Denied, content, effects);
+    }
+
+    pub(super) fn ran(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<Effect>) {
+        let running = self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Running);
+        let Some(call) = running.map(|pending| pending.call.clone()) else { return };
+        let ending = if output.failed { Ending::Failed } else { Ending::Done };
+        self.answer(&call, ending, output.content, effects);
+        self.advance(effects);
+    }
+
+    /// Gives a call its result.
+    pub(super) fn answer(&mut self, call: &Call, ending: Ending, content: String, effects: &mut Vec<Effect>) {
+        let result = CallResult { id: call.id.clone(), name: call.name.clone(), ending, content };
+        self.keep(Record::Result(result), effects);
+    }
+
+    /// Answers the calls that were running: what they did is unknown.
+    pub(super) fn give_up_running(&mut self, content: &str, effects: &mut Vec<Effect>) {
+        let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
+        for (call, running) in open {
+            if running {
+                self.answer(&call, Ending::Interrupted, content.to_owned(), effects);
+            }
+        }
+    }
+
+    /// Answers every call that is left, none of which was run.
+    pub(super) fn skip_rest(&mut self, content: &str, effects: &mut Vec<Effect>) {
+        let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
+        for (call, _) in open {
+            self.answer(&call, Ending::Rejected, content.to_owned(), effects);
+        }
+    }
+
+    pub(super) fn replied(&mut self, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(question) = self.question.take() else { return };
+        if reply == Reply::Leave {
+            return self.leave(&question, effects);
+        }
+        match question {
+            Question::Approval { call, .. } => self.approved(&call, reply, effects),
+            Question::Followup { call, .. } => self.followed_up(&call, reply, effects),
+            Question::Completion { call, .. } => self.reviewed(&call, reply, effects),
+            Question::Next { .. } => self.next_words(reply, effects),
+        }
+    }
+
+    /// Only a yes approves: words, even friendly ones, do not.
+    fn approved(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let words = match reply {
+            Reply::Yes => {
+                let (call, reason) = (id.clone(), "the user said yes".to_owned());
+                self.keep(Record::Judged { call, verdict: Verdict::Allow, by: Judge::User, reason }, effects);
+                return self.run(id, effects);
+            }
+            Reply::No(words) | Reply::Words(words) if !words.trim().is_empty() => words,
+            _ => "no reason was given".to_owned(),
+        };
+        self.deny(&call, Judge::User, &words, effects);
+        self.advance(effects);
+    }
+}
+
+fn subject(access: &Access) -> String {
+    match access {
+        Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
+        Access::Command { command } => command.clone(),
+        Access::Nothing => String::new(),
+        Access::Invalid { reason } => reason.clone(),
+    }
+}

@@ -1,0 +1,149 @@
+//! How a task ends, and how it does not: completion, questions to the user, replies without a call, too many mistakes.
+
+use sabir_call::{Call, CallId, Ending};
+use serde_json::Value;
+
+use crate::control;
+use crate::event::{Question, Reply};
+use crate::record::{Outcome, Record, Speaker};
+
+use super::{Attended, Effect, Task};
+
+/// What a headless task says to a reply without a call.
+const REMINDER: &str = "Your message held no call, so nothing happened. If the task is done, call attempt_completion; if not, \
+call the tool that brings it forward.";
+
+impl Task {
+    /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
+    pub(super) fn control(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
+        if call.name == control::FOLLOWUP { self.follow_up(call, effects) } else { self.complete(call, effects) }
+    }
+
+    fn complete(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
+        let failed = self.turn.as_ref().and_then(|turn| turn.failed_before(&call.id));
+        if let Some(failed) = failed {
+            let content = format!(
+                "Not completed: the call of {} in the same message did not succeed. Look at its result, put that right, then \
+                 complete.",
+                failed.name
+            );
+            self.answer(call, Ending::Rejected, content, effects);
+            return true;
+        }
+        if self.settings.attended == Attended::No {
+            self.completed(call, "Accepted.", effects);
+            return false;
+        }
+        self.put(Question::Completion { call: call.id.clone(), result: text(call, "result") }, effects);
+        false
+    }
+
+    fn follow_up(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
+        if self.settings.attended == Attended::No {
+            let content = "Nobody can be asked in this task. Decide yourself, and say in the end what you assumed.";
+            self.answer(call, Ending::Failed, content.to_owned(), effects);
+            return true;
+        }
+        let options = call.arguments.get("follow_up").and_then(Value::as_array).into_iter().flatten();
+        let options = options.filter_map(Value::as_str).map(str::to_owned).collect();
+        self.put(Question::Followup { call: call.id.clone(), question: text(call, "question"), options }, effects);
+        false
+    }
+
+    fn put(&mut self, question: Question, effects: &mut Vec<Effect>) {
+        self.question = Some(question.clone());
+        effects.push(Effect::Question(question));
+    }
+
+    fn completed(&mut self, call: &Call, content: &str, effects: &mut Vec<Effect>) {
+        self.answer(call, Ending::Done, content.to_owned(), effects);
+        self.skip_rest("The task was completed before this call; it was not run.", effects);
+        self.end(Outcome::Completed, &text(call, "result"), effects);
+    }
+
+    /// The user has seen the result: a yes ends the task, words go back as the call's result.
+    pub(super) fn reviewed(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        match reply {
+            Reply::Yes => self.completed(&call, "The user accepted.", effects),
+            Reply::No(words) | Reply::Words(words) => {
+                let words = if words.trim().is_empty() { "This is not what I wanted." } else { words.as_str() };
+                let content = format!("The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>");
+                self.answer(&call, Ending::Done, content, effects);
+                self.advance(effects);
+            }
+            Reply::Leave => {}
+        }
+    }
+
+    pub(super) fn followed_up(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let content = match reply {
+            Reply::Yes => "Yes.".to_owned(),
+            Reply::No(words) if words.trim().is_empty() => "No.".to_owned(),
+            Reply::No(words) | Reply::Words(words) => words,
+            Reply::Leave => return,
+        };
+        self.answer(&call, Ending::Done, content, effects);
+        self.advance(effects);
+    }
+
+    /// A reply without a call: in a conversation the user's turn, headless a reminder, and in the end an honest end.
+    pub(super) fn without_call(&mut self, feedback: Option<String>, effects: &mut Vec<Effect>) {
+        let limit = self.settings.limits.reminders;
+        if self.settings.attended == Attended::Yes && (feedback.is_none() || self.counts.without_call > limit) {
+            return self.put(Question::Next { reason: String::new() }, effects);
+        }
+        if self.counts.without_call > limit {
+            let message = format!("the model replied {} times without a call and did not complete the task", self.counts.without_call);
+            return self.give_up(&message, effects);
+        }
+        self.remind(feedback.unwrap_or_else(|| REMINDER.to_owned()), effects);
+        self.ask(effects);
+    }
+
+    pub(super) fn too_many_mistakes(&mut self, effects: &mut Vec<Effect>) {
+        let message = format!("{} calls in a row failed", self.counts.mistakes);
+        if self.settings.attended == Attended::Yes {
+            return self.put(Question::Next { reason: message }, effects);
+        }
+        self.give_up(&message, effects);
+    }
+
+    /// Ends a headless task that will not be completed, and says whether denials were the reason.
+    fn give_up(&mut self, message: &str, effects: &mut Vec<Effect>) {
+        if self.counts.denials > 0 {
+            let message = format!("{message}; {} calls were denied (see --approve)", self.counts.denials);
+            return self.end(Outcome::Denied, &message, effects);
+        }
+        self.end(Outcome::Unfinished, message, effects);
+    }
+
+    pub(super) fn next_words(&mut self, reply: Reply, effects: &mut Vec<Effect>) {
+        let text = match reply {
+            Reply::Yes => "Go on.".to_owned(),
+            Reply::No(words) | Reply::Words(words) => words,
+            Reply::Leave => return,
+        };
+        self.counts.mistakes = 0;
+        self.counts.without_call = 0;
+        self.keep(Record::Said { by: Speaker::User, text }, effects);
+        self.ask(effects);
+    }
+
+    /// The user leaves while being asked. Nothing that waits for an answer is run.
+    pub(super) fn leave(&mut self, question: &Question, effects: &mut Vec<Effect>) {
+        let message = match question {
+            Question::Completion { .. } => "left without accepting the completion",
+            Question::Next { .. } => "left without a completion",
+            _ => "left without an answer",
+        };
+        effects.push(Effect::Stop);
+        self.give_up_running("This was interrupted. It may have happened in part: look before you repeat it.", effects);
+        self.end(Outcome::Unfinished, message, effects);
+    }
+}
+
+fn text(call: &Call, argument: &str) -> String {
+    call.arguments.get(argument).and_then(Value::as_str).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,67 @@
+//! From a draft to an answer: ids, gates, feedback.
+
+use std::collections::HashSet;
+
+use sabir_call::{CallId, Draft, DraftPart, Part};
+use sabir_check::{CallState, Checked, feedback};
+
+use crate::record::{Answered, Check};
+
+use super::Task;
+
+impl Task {
+    /// Puts the calls of a draft through the gates and gives every call an id of its own.
+    pub(super) fn judge_answer(&self, mut draft: Draft) -> Answered {
+        draft.drop_blank_text();
+        let turn = self.counts.turns.saturating_add(1);
+        let mut checked = self.checker.check_all(&draft);
+        let mut used = self.ids();
+        let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
+        let say = |checked: &[Checked], loose: &[_]| {
+            feedback(checked, loose, &draft.source, &self.start.protocol, self.checker.tools())
+        };
+        let mut parts = Vec::new();
+        let mut checks = Vec::new();
+        for part in draft.parts {
+            match part {
+                DraftPart::Text(text) => parts.push(Part::Text { text }),
+                DraftPart::Thought(text) => parts.push(Part::Thought { text, opaque: None }),
+                DraftPart::Opaque(opaque) => match parts.last_mut() {
+                    Some(Part::Thought { opaque: slot @ None, .. }) => *slot = Some(opaque),
+                    _ => parts.push(Part::Opaque(opaque)),
+                },
+                DraftPart::Call(call) => {
+                    let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
+                    let checked = checked.swap_remove(at);
+                    let id = unique(call.id.as_deref(), turn, call.index, &mut used);
+                    let passed = checked.state == CallState::Complete;
+                    let feedback = if passed { None } else { say(std::slice::from_ref(&checked), &[]) };
+                    checks.push(Check { call: id.clone(), passed, repairs: checked.repairs, faults: checked.faults, feedback });
+                    let (name, arguments) = (checked.name, checked.arguments);
+                    parts.push(Part::Call(sabir_call::Call { id, name, arguments, dialect: call.dialect }));
+                }
+            }
+        }
+        let feedback = say(&[], &loose);
+        Answered { turn, parts, checks, faults: loose, usage: draft.usage, stop: draft.stop.map(|(reason, _)| reason), feedback }
+    }
+
+    /// All ids of calls in the history.
+    fn ids(&self) -> HashSet<String> {
+        let calls = self.history.iter().flat_map(|message| message.calls());
+        calls.map(|call| call.id.as_str().to_owned()).collect()
+    }
+}
+
+/// The provider's id if it is new, else one of our own.
+fn unique(native: Option<&str>, turn: u32, index: u32, used: &mut HashSet<String>) -> CallId {
+    if let Some(id) = native.filter(|id| !id.is_empty() && !used.contains(*id)) {
+        used.insert(id.to_owned());
+        return CallId::new(id);
+    }
+    let mut id = format!("call_{turn}_{index}");
+    while !used.insert(id.clone()) {
+        id.push('x');
+    }
+    CallId::new(id)
+}

@@ -233,7 +233,7 @@ impl<'d> Notes<'d> {
         let inside = call.arguments.iter().find(|argument| argument.partial);
         let place = match (inside, call.arguments.last()) {
             (Some(argument), _) => {
-                format!("inside `{}`, after {} bytes of it", shortened(&argument.name), argument.text.len())
+                format!("inside `{}`, {} bytes into its value", shortened(&argument.name), argument.text.len())
             }
             (None, Some(argument)) => format!("after `{}`", shortened(&argument.name)),
             (None, None) => "before its first argument".to_owned(),

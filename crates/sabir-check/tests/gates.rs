@@ -285,7 +285,7 @@ fn cut_calls_never_run() {
     };
     assert_eq!(
         cut(Cut::Ended),
-        "cut write_to_file {\"path\":\"a\",\"content\":\"half\"}\n  cut_call@15: the call of `write_to_file` was cut inside `content`, after 4 bytes of it: the message ended there; it was not run [write the whole call again and close it]",
+        "cut write_to_file {\"path\":\"a\",\"content\":\"half\"}\n  cut_call@15: the call of `write_to_file` was cut inside `content`, 4 bytes into its value: the message ended there; it was not run [write the whole call again and close it]",
     );
     assert!(cut(Cut::Limit).contains("output limit was reached there; it was not run [write less in one call"));
     assert!(cut(Cut::Broken).contains("the connection broke"));

@@ -1,0 +1,73 @@
+//! Reader and gates together: what a model wrote, and what would run.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which may panic like the tests")]
+
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, Draft, Protocol, Reader, ToolSet};
+use sabir_check::{CallState, Checker, feedback};
+
+const TOOLS: &str = r#"[
+ {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
+   {"path": {"type": "string"}, "start_line": {"type": "integer"}}}},
+ {"name": "ask", "parameters": {"type": "object", "required": ["question"], "properties":
+   {"question": {"type": "string"}, "follow_up": {"type": "array", "items": {"type": "string"}}}}},
+ {"name": "use_mcp_tool", "parameters": {"type": "object", "required": ["tool_name"], "properties":
+   {"tool_name": {"type": "string"}, "arguments": {"type": "object"}}}}
+]"#;
+
+/// What would run, one call a line; else the feedback's first two lines.
+fn gated(dialect: &str, text: &str) -> String {
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    let checked = Checker::new(tools.clone()).check_all(&draft);
+    let protocol = Protocol::Prompted(dialect.to_owned());
+    if let Some(words) = feedback(&checked, &draft.faults, text, &protocol, &tools) {
+        return words.lines().take(2).collect::<Vec<_>>().join(" ");
+    }
+    assert!(checked.iter().all(|call| call.state == CallState::Complete));
+    let line =
+        |call: &sabir_check::Checked| format!("{} {}", call.name, serde_json::to_string(&call.arguments).unwrap());
+    checked.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn calls_through_reader_and_gates() {
+    let rows = [
+        (
+            "cline",
+            "<read_file>\n<path>a &amp; b</path>\n<start_line>10</start_line>\n</read_file>",
+            r#"read_file {"path":"a &amp; b","start_line":10}"#,
+        ),
+        (
+            "cline",
+            "<ask>\n<question>Which?</question>\n<follow_up>\n<suggest>a</suggest>\n<suggest mode=\"code\">b</suggest>\n</follow_up>\n</ask>",
+            r#"ask {"question":"Which?","follow_up":["a","b"]}"#,
+        ),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"use_mcp_tool\">\n<parameter name=\"tool_name\">t</parameter>\n<parameter name=\"arguments\">{\"n\": [1]}</parameter>\n</invoke>\n</function_calls>",
+            r#"use_mcp_tool {"tool_name":"t","arguments":{"n":[1]}}"#,
+        ),
+        (
+            "cline",
+            "<read_file>\n<path>a</path>\n<start_line>ten</start_line>\n</read_file>",
+            "Your call 1 (`read_file`) was not run. error[wrong_type]: `start_line` must be an integer, but is \"ten\"",
+        ),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "Your call 1 (`raed_file`) was not run. error[unknown_tool]: there is no tool `raed_file`",
+        ),
+        (
+            "cline",
+            "<read_file>\n<path>a",
+            "Your call 1 (`read_file`) was cut and not run. error[cut_call]: the call of `read_file` was cut inside `path`, 1 bytes into its value: the message ended there; it was not run (write the whole call again and close it)",
+        ),
+    ];
+    for (dialect, text, expected) in rows {
+        assert_eq!(gated(dialect, text), expected, "{text}");
+    }
+}

@@ -254,7 +254,7 @@ impl HttpModel {
         let Reading { mut front, decoder } = reading;
         let how = if broken.is_some() { Close::Broken } else { Close::Clean };
         let report = decoder.finish(how, &mut front);
-        let why = if broken.is_none() && report.ended { Cut::Ended } else { Cut::Broken };
+        let why = if broken.is_none() && report.ended && report.error.is_none() { Cut::Ended } else { Cut::Broken };
         let mut opening = front.finish(why);
         let delivered = opening.has_delivered();
         let name = &self.provider.name;

@@ -1,6 +1,12 @@
 //! A model over real HTTP, against a provider that misbehaves in every way it can.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a failing test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a failing test may panic"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -304,3 +304,28 @@ impl Chunks {
         pieces
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read_from_json() {
+        let file = include_str!("../sdk/script.json");
+        let lists: std::collections::HashMap<String, Vec<Reply>> = serde_json::from_str(file).unwrap();
+        assert_eq!(lists["busy"].len(), 2);
+        assert!(
+            Script::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#).is_ok()
+        );
+        assert!(Script::from_json(r#"[{"sya": []}]"#).is_err());
+    }
+
+    #[test]
+    fn random_chunks_are_the_same_for_the_same_seed() {
+        let bytes = [7_u8; 500];
+        let pieces = Chunks::Random(5).split(&bytes);
+        assert_eq!(pieces.concat(), bytes);
+        assert_eq!(pieces, Chunks::Random(5).split(&bytes));
+        assert!(pieces.iter().all(|piece| (1..=64).contains(&piece.len())));
+    }
+}

@@ -1,8 +1,8 @@
 //! How fast are bytes turned into events?
 
-use sabir_call::Event;
+use sabir_call::{ArgForm, Draft, Event, Sink};
 use sabir_wire::sse::{SseDecoder, encode};
-use sabir_wire::{Close, Decoder, Wire};
+use sabir_wire::{Close, Decoder, Encoder, Head, Wire, play};
 
 fn main() {
     divan::main();
@@ -38,6 +38,31 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
         let mut sink = |_: Event<'_>| count += 1;
         let mut decoder = Decoder::new(Wire::OpenAiChat);
         for chunk in body.chunks(size) {
+            decoder.push(chunk, &mut sink);
+        }
+        decoder.finish(Close::Clean, &mut sink);
+        count
+    });
+}
+
+/// One call whose arguments of a megabyte come in deltas of 4 bytes: must be linear.
+#[divan::bench(args = [Wire::Anthropic, Wire::OpenAiChat])]
+fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
+    let text = "line of text\n".repeat(80_000);
+    let mut draft = Draft::default();
+    draft.event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0 });
+    draft.event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
+    draft.event(Event::ArgDelta { index: 0, text: &text });
+    draft.event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+    draft.event(Event::CallEnd { index: 0, at: 0 });
+    let (mut encoder, mut body) = (Encoder::new(wire, Head::default()), Vec::new());
+    play(&draft, 4, &mut |event: Event<'_>| encoder.event(event, &mut body));
+    encoder.finish(&mut body);
+    bencher.counter(divan::counter::BytesCount::new(body.len())).bench_local(|| {
+        let mut count = 0_usize;
+        let mut sink = |_: Event<'_>| count += 1;
+        let mut decoder = Decoder::new(wire);
+        for chunk in body.chunks(1024) {
             decoder.push(chunk, &mut sink);
         }
         decoder.finish(Close::Clean, &mut sink);

@@ -19,7 +19,9 @@ pub fn specs() -> [ToolSpec; 2] {
             "follow_up": {"type": "array", "items": {"type": "string"}, "description": "Two to four answers to choose from."},
         }}),
     );
-    followup.examples.push(object(json!({"question": "Which port should the server use?", "follow_up": ["8080", "3000"]})));
+    followup
+        .examples
+        .push(object(json!({"question": "Which port should the server use?", "follow_up": ["8080", "3000"]})));
     let mut completion = ToolSpec::new(
         COMPLETION,
         "Say that the task is done, once the results of all earlier calls show that it is. Not in one message with a call \

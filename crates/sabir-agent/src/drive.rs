@@ -61,7 +61,10 @@ impl Cancel {
 
 impl std::fmt::Debug for Driver<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("registry", self.registry).field("max_time", &self.max_time).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("registry", self.registry)
+            .field("max_time", &self.max_time)
+            .finish_non_exhaustive()
     }
 }
 
@@ -164,7 +167,8 @@ impl Driver<'_> {
         tools: &mut JoinSet<(CallId, ToolOutput)>,
         outputs: &mpsc::Sender<(CallId, String)>,
     ) {
-        let tool = task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
+        let tool =
+            task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
         let outputs = outputs.clone();
         tools.spawn(async move {
             let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };

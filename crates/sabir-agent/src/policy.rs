@@ -21,7 +21,9 @@ pub struct Rules {
 
 /// A rule that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, or `command=LINE` for one exact command line")]
+#[error(
+    "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, or `command=LINE` for one exact command line"
+)]
 pub struct RuleError(pub String);
 
 /// A verdict and why.
@@ -91,7 +93,8 @@ mod tests {
     #[test]
     fn verdicts() {
         let read = |outside| Access::Read { path: "a".into(), outside };
-        let write = |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
+        let write =
+            |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
         let command = |line: &str| Access::Command { command: line.into() };
         check(&[], &read(false), Verdict::Allow);
         check(&["all"], &read(true), Verdict::Ask);

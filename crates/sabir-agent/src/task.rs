@@ -13,7 +13,8 @@ mod completion;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink, ToolSet, Usage,
+    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink, ToolSet,
+    Usage,
 };
 use sabir_check::Checker;
 

@@ -106,6 +106,11 @@ impl Registry {
         &self.set
     }
 
+    /// The names of the tools that only read.
+    pub fn readers(&self) -> Vec<String> {
+        self.tools.iter().filter(|tool| tool.reads_only()).map(|tool| tool.spec().name).collect()
+    }
+
     /// The tool of that name; control calls are no tools.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.set.iter().position(|spec| spec.name == name).and_then(|at| self.tools.get(at))

@@ -102,7 +102,9 @@ impl Turn {
                 State::Done(_) => continue,
                 State::Refused(words) => return Next::Refuse(pending.call.clone(), words.clone()),
                 State::Waiting if open && !reads => return Next::Nothing,
-                State::Waiting if control::is_control(&pending.call.name) => return Next::Control(pending.call.clone()),
+                State::Waiting if control::is_control(&pending.call.name) => {
+                    return Next::Control(pending.call.clone());
+                }
                 State::Waiting => {
                     pending.state = State::Weighing;
                     return Next::Weigh(pending.call.id.clone());
@@ -184,7 +186,8 @@ impl Task {
                 }
             }
             Verdict::Ask => {
-                let reason = format!("it {}, which is not approved in advance, and nobody can be asked", judgement.reason);
+                let reason =
+                    format!("it {}, which is not approved in advance, and nobody can be asked", judgement.reason);
                 self.deny(&call, Judge::Policy, &reason, effects);
             }
             Verdict::Deny => self.deny(&call, Judge::Policy, &judgement.reason, effects),
@@ -202,12 +205,14 @@ impl Task {
         let judged = Record::Judged { call: call.id.clone(), verdict: Verdict::Deny, by, reason: reason.to_owned() };
         self.keep(judged, effects);
         let who = if by == Judge::User { "The user" } else { "The policy" };
-        let content = format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.");
+        let content =
+            format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.");
         self.answer(call, Ending::Denied, content, effects);
     }
 
     pub(super) fn ran(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<Effect>) {
-        let running = self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Running);
+        let running =
+            self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Running);
         let Some(call) = running.map(|pending| pending.call.clone()) else { return };
         let ending = if output.failed { Ending::Failed } else { Ending::Done };
         self.answer(&call, ending, output.content, effects);

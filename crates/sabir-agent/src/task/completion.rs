@@ -95,7 +95,10 @@ impl Task {
             return self.put(Question::Next { reason: String::new() }, effects);
         }
         if self.counts.without_call > limit {
-            let message = format!("the model replied {} times without a call and did not complete the task", self.counts.without_call);
+            let message = format!(
+                "the model replied {} times without a call and did not complete the task",
+                self.counts.without_call
+            );
             return self.give_up(&message, effects);
         }
         self.remind(feedback.unwrap_or_else(|| REMINDER.to_owned()), effects);

@@ -36,14 +36,28 @@ impl Task {
                     let id = unique(call.id.as_deref(), turn, call.index, &mut used);
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed { None } else { say(std::slice::from_ref(&checked), &[]) };
-                    checks.push(Check { call: id.clone(), passed, repairs: checked.repairs, faults: checked.faults, feedback });
+                    checks.push(Check {
+                        call: id.clone(),
+                        passed,
+                        repairs: checked.repairs,
+                        faults: checked.faults,
+                        feedback,
+                    });
                     let (name, arguments) = (checked.name, checked.arguments);
                     parts.push(Part::Call(sabir_call::Call { id, name, arguments, dialect: call.dialect }));
                 }
             }
         }
         let feedback = say(&[], &loose);
-        Answered { turn, parts, checks, faults: loose, usage: draft.usage, stop: draft.stop.map(|(reason, _)| reason), feedback }
+        Answered {
+            turn,
+            parts,
+            checks,
+            faults: loose,
+            usage: draft.usage,
+            stop: draft.stop.map(|(reason, _)| reason),
+            feedback,
+        }
     }
 
     /// All ids of calls in the history.

@@ -1,0 +1,165 @@
+//! Law 7 and replay: whatever the order of inputs, and wherever the journal is cut.
+
+use proptest::prelude::*;
+use sabir_agent::{Attended, Effect, Input, Record, Reply, Task, ToolOutput};
+use sabir_call::{CallId, ModelError, ModelErrorKind};
+
+use crate::machine::{Machine, settings};
+
+/// Something that may happen, sensible at that moment or not.
+#[derive(Debug, Clone)]
+enum Move {
+    Answer(usize),
+    Broken,
+    Do(usize),
+    Fail(usize),
+    Reply(usize),
+    Stray(usize),
+    Cancel,
+}
+
+const MESSAGES: [&str; 8] = [
+    "words only",
+    "<look>\n<path>a</path>\n</look>",
+    "<touch><path>a</path></touch><touch><path>b</path></touch>",
+    "<look><path>a</path></look><look><path>b</path></look><touch><path>c</path></touch>",
+    "<touch><colour>a</colour></touch><look><path>b</path></look>",
+    "<touch>\n<path>a</path>\n",
+    "<attempt_completion><result>r</result></attempt_completion><look><path>a</path></look>",
+    "<ask_followup_question><question>q</question></ask_followup_question><touch><path>a</path></touch>",
+];
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        6 => (0..MESSAGES.len()).prop_map(Move::Answer),
+        1 => Just(Move::Broken),
+        8 => (0usize..4).prop_map(Move::Do),
+        2 => (0usize..4).prop_map(Move::Fail),
+        4 => (0usize..4).prop_map(Move::Reply),
+        1 => (0usize..4).prop_map(Move::Stray),
+        1 => Just(Move::Cancel),
+    ];
+    proptest::collection::vec(one, 0..60)
+}
+
+fn apply(machine: &mut Machine, step: &Move) {
+    let asked = machine.open.iter().position(|effect| *effect == Effect::Ask);
+    match step {
+        Move::Answer(at) if asked.is_some() => machine.answer(MESSAGES[*at]),
+        Move::Broken if asked.is_some() => machine.break_off(),
+        Move::Do(at) | Move::Fail(at) => {
+            let doable: Vec<_> = (0..machine.open.len())
+                .filter(|at| matches!(machine.open[*at], Effect::Weigh(_) | Effect::Run(_)))
+                .collect();
+            let Some(at) = doable.get(at % doable.len().max(1)) else { return };
+            match machine.open.remove(*at) {
+                Effect::Weigh(call) => {
+                    let access = machine.access(&call);
+                    machine.step(Input::Weighed(call, access));
+                }
+                Effect::Run(call) => {
+                    let output =
+                        if matches!(step, Move::Fail(_)) { ToolOutput::failed("x") } else { ToolOutput::done("x") };
+                    machine.step(Input::Ran(call, output));
+                }
+                _ => unreachable!(),
+            }
+        }
+        Move::Reply(which) => {
+            let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Question(_))) else { return };
+            machine.open.remove(at);
+            let words = || "words".to_owned();
+            let replies = [Reply::Yes, Reply::No(words()), Reply::Words(words()), Reply::Leave];
+            machine.step(Input::Replied(replies[*which].clone()));
+        }
+        Move::Stray(which) => match which {
+            0 => machine.step(Input::Ran(CallId::new("call_1_0"), ToolOutput::done("again"))),
+            1 => machine.step(Input::Answered),
+            2 => machine.step(Input::Replied(Reply::Yes)),
+            _ => machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
+        },
+        Move::Cancel => machine.step(Input::Cancel),
+        _ => {}
+    }
+}
+
+/// No call has two results, and none runs twice.
+fn check_records(records: &[Record]) {
+    let mut answered = Vec::new();
+    let mut begun = Vec::new();
+    for record in records {
+        match record {
+            Record::Result(result) => {
+                assert!(!answered.contains(&result.id), "two results for {}", result.id);
+                answered.push(result.id.clone());
+            }
+            Record::Running { call } => {
+                assert!(!begun.contains(call), "{call} runs twice");
+                assert!(!answered.contains(call), "{call} runs after its result");
+                begun.push(call.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_has_exactly_one_result(moves in moves(), attended in any::<bool>()) {
+        let attended = if attended { Attended::Yes } else { Attended::No };
+        let mut machine = Machine::new(settings(attended));
+        for step in &moves {
+            // A stray answer or failure is only stray where the model is not being asked.
+            let asked = machine.open.contains(&Effect::Ask);
+            if asked && matches!(step, Move::Stray(1 | 3)) {
+                continue;
+            }
+            // Likewise a stray reply where a question is open.
+            if matches!(step, Move::Stray(2)) && machine.open.iter().any(|effect| matches!(effect, Effect::Question(_))) {
+                continue;
+            }
+            // And a stray result where that very call is running.
+            if matches!(step, Move::Stray(0)) && machine.open.contains(&Effect::Run(CallId::new("call_1_0"))) {
+                continue;
+            }
+            apply(&mut machine, step);
+            machine.check_history();
+            check_records(&machine.records);
+        }
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_goes_on(moves in moves(), at in 0usize..80) {
+        let mut machine = Machine::new(settings(Attended::No));
+        for step in moves.iter().filter(|step| !matches!(step, Move::Stray(_))) {
+            apply(&mut machine, step);
+        }
+        let mut records = machine.records.clone();
+        records.truncate(1 + at % records.len());
+        let completed = matches!(records.last(), Some(Record::Ended { outcome: sabir_agent::Outcome::Completed, .. }));
+        let again = Task::replay(records.clone(), settings(Attended::No));
+        if completed {
+            prop_assert!(again.is_err());
+            return Ok(());
+        }
+        let mut resumed = Machine { task: again.unwrap(), records, open: Vec::new() };
+        resumed.step(Input::Begin);
+        prop_assert!(!resumed.open.is_empty(), "a resumed task waits for something");
+        resumed.work(false);
+        resumed.check_history();
+        check_records(&resumed.records);
+    }
+
+    #[test]
+    fn replay_gives_the_same_history(moves in moves()) {
+        let mut machine = Machine::new(settings(Attended::Yes));
+        for step in moves.iter().filter(|step| !matches!(step, Move::Stray(_))) {
+            apply(&mut machine, step);
+            if let Ok(again) = Task::replay(machine.records.clone(), settings(Attended::Yes)) {
+                prop_assert_eq!(again.history(), machine.task.history());
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The integration tests of `sabir-agent`, in one binary.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails by panicking is doing its work"
+)]
+
+mod laws;
+mod machine;
+mod story;

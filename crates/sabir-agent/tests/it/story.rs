@@ -1,0 +1,227 @@
+//! How tasks go: one story a test.
+
+use sabir_agent::{Attended, Effect, Input, Outcome, Question, Record, Reply, Speaker, Task, ToolOutput};
+use sabir_call::{ModelError, ModelErrorKind, Part};
+
+use crate::machine::{Machine, settings};
+
+const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
+const TOUCH: &str = "<touch>\n<path>a</path>\n</touch>\n";
+const DONE: &str = "<attempt_completion>\n<result>It is done.</result>\n</attempt_completion>";
+
+#[test]
+fn a_headless_task_completes() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("I look.\n{LOOK}"));
+    machine.work(false);
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.results(), ["look done", "attempt_completion done"]);
+    machine.check_history();
+}
+
+#[test]
+fn reads_go_together_and_writes_wait() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("{LOOK}{LOOK}{TOUCH}{LOOK}"));
+    let weighed = machine.open.iter().filter(|effect| matches!(effect, Effect::Weigh(_))).count();
+    assert_eq!(weighed, 2, "{:?}", machine.open);
+    machine.work(false);
+    assert_eq!(machine.open, [Effect::Ask]);
+    machine.check_history();
+}
+
+#[test]
+fn completion_is_refused_after_a_failure_in_the_same_message() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("{TOUCH}{DONE}"));
+    machine.work(true);
+    assert_eq!(machine.results(), ["touch failed", "attempt_completion rejected"]);
+    assert_eq!(machine.ended(), None);
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+}
+
+#[test]
+fn a_bad_call_is_answered_and_never_run() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer("<look>\n<colour>a</colour>\n</look>");
+    machine.work(false);
+    assert_eq!(machine.results(), ["look rejected"]);
+    let feedback = machine.last_answer().checks[0].words();
+    assert!(feedback.contains("path") && feedback.contains('^'), "{feedback}");
+    assert_eq!(machine.open, [Effect::Ask]);
+}
+
+#[test]
+fn a_cut_call_is_never_run() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer("<touch>\n<path>a</path>");
+    machine.work(false);
+    assert_eq!(machine.results(), ["touch rejected"]);
+}
+
+#[test]
+fn a_crash_between_answer_and_refusal_runs_nothing() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("<touch>\n<colour>a</colour>\n</touch>\n{LOOK}"));
+    let cut = machine.records.iter().position(|record| matches!(record, Record::Answered(_))).unwrap();
+    let mut task = Task::replay(machine.records[..=cut].to_vec(), settings(Attended::No)).unwrap();
+    let effects = task.step(Input::Begin);
+    assert!(matches!(&effects[0], Effect::Keep(Record::Result(result)) if result.name == "touch"), "{effects:?}");
+    assert!(matches!(&effects[1], Effect::Weigh(_)));
+}
+
+#[test]
+fn nobody_to_ask_means_no() {
+    let mut strict = settings(Attended::No);
+    strict.rules = sabir_agent::Rules::default();
+    let mut machine = Machine::new(strict);
+    machine.answer(TOUCH);
+    machine.work(false);
+    assert_eq!(machine.results(), ["touch denied"]);
+    for _ in 0..3 {
+        machine.answer("I cannot go on.");
+    }
+    assert_eq!(machine.ended(), Some(Outcome::Denied));
+}
+
+#[test]
+fn a_user_approves_refuses_and_reviews() {
+    let mut asking = settings(Attended::Yes);
+    asking.rules = sabir_agent::Rules::default();
+    let mut machine = Machine::new(asking);
+    machine.answer(TOUCH);
+    machine.work(false);
+    machine.reply(Reply::Words("looks fine to me, go ahead".to_owned()));
+    assert_eq!(machine.results(), ["touch denied"], "words never approve");
+    machine.answer(TOUCH);
+    machine.work(false);
+    machine.reply(Reply::Yes);
+    machine.work(false);
+    assert_eq!(machine.results().last().unwrap(), "touch done");
+    machine.answer(DONE);
+    machine.reply(Reply::Words("The tests are missing.".to_owned()));
+    assert_eq!(machine.ended(), None);
+    let Part::Result(result) = &machine.task.history().last().unwrap().parts[0] else { panic!() };
+    assert!(result.content.contains("<feedback>\nThe tests are missing.\n</feedback>"));
+    machine.answer(DONE);
+    machine.reply(Reply::Yes);
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    machine.check_history();
+}
+
+#[test]
+fn questions_reach_the_user_or_are_answered_for_him() {
+    let ask = "<ask_followup_question>\n<question>Which?</question>\n<follow_up>[\"a\", \"b\"]</follow_up>\n</ask_followup_question>";
+    let mut machine = Machine::new(settings(Attended::Yes));
+    machine.answer(ask);
+    let question = machine.question();
+    assert!(matches!(&question, Question::Followup { options, .. } if options.len() == 2), "{question:?}");
+    machine.step(Input::Replied(Reply::Words("b".to_owned())));
+    assert_eq!(machine.results(), ["ask_followup_question done"]);
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(ask);
+    assert_eq!(machine.results(), ["ask_followup_question failed"]);
+}
+
+#[test]
+fn replies_without_a_call() {
+    let mut machine = Machine::new(settings(Attended::No));
+    for _ in 0..2 {
+        machine.answer("All is well.");
+        assert!(matches!(machine.records.last(), Some(Record::Said { by: Speaker::Sabir, .. })));
+    }
+    machine.answer("All is well.");
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    let mut machine = Machine::new(settings(Attended::Yes));
+    machine.answer("What shall I do?");
+    machine.reply(Reply::Words("Look.".to_owned()));
+    assert_eq!(machine.open, [Effect::Ask]);
+    machine.check_history();
+}
+
+#[test]
+fn mistakes_have_a_limit() {
+    let mut machine = Machine::new(settings(Attended::No));
+    for _ in 0..6 {
+        machine.answer(TOUCH);
+        machine.work(true);
+    }
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    let mut machine = Machine::new(settings(Attended::Yes));
+    for _ in 0..6 {
+        machine.answer(TOUCH);
+        machine.work(true);
+    }
+    assert!(matches!(machine.question(), Question::Next { reason } if reason.contains('6')));
+}
+
+#[test]
+fn a_broken_answer_is_asked_again_and_leaves_nothing() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.stream(TOUCH);
+    for _ in 0..3 {
+        machine.break_off();
+        assert!(machine.results().is_empty());
+    }
+    machine.break_off();
+    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed));
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.open.clear();
+    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Key, message: "no key".to_owned() }));
+    assert_eq!(machine.ended(), Some(Outcome::Misconfigured));
+}
+
+#[test]
+fn limits_end_honestly() {
+    let mut short = settings(Attended::No);
+    short.limits.turns = Some(1);
+    let mut machine = Machine::new(short);
+    machine.answer(LOOK);
+    machine.work(false);
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.step(Input::Expired);
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+}
+
+#[test]
+fn cancel_answers_what_runs_and_resume_goes_on() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("{TOUCH}{LOOK}"));
+    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let access = machine.access(&call);
+    machine.step(Input::Weighed(call.clone(), access));
+    machine.step(Input::Cancel);
+    assert_eq!(machine.ended(), Some(Outcome::Cancelled));
+    assert_eq!(machine.results(), ["touch interrupted"]);
+    machine.step(Input::Ran(call, ToolOutput::done("late")));
+    assert_eq!(machine.results(), ["touch interrupted"], "one result, whatever comes late");
+
+    let mut task = Task::replay(machine.records, settings(Attended::No)).unwrap();
+    let effects = task.step(Input::Begin);
+    assert!(matches!(effects[..], [Effect::Weigh(_)]), "the call that had not begun goes on: {effects:?}");
+}
+
+#[test]
+fn what_ran_when_the_lights_went_out_is_not_run_again() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(TOUCH);
+    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let access = machine.access(&call);
+    machine.step(Input::Weighed(call, access));
+    assert!(matches!(machine.records.last(), Some(Record::Running { .. })));
+    let mut task = Task::replay(machine.records, settings(Attended::No)).unwrap();
+    let effects = task.step(Input::Begin);
+    assert!(effects.iter().all(|effect| !matches!(effect, Effect::Run(_) | Effect::Weigh(_))), "{effects:?}");
+    assert!(effects.contains(&Effect::Ask));
+}
+
+#[test]
+fn a_completed_task_stays_completed() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(DONE);
+    assert!(Task::replay(machine.records, settings(Attended::No)).is_err());
+    assert!(Task::replay([], settings(Attended::No)).is_err());
+}

@@ -3,44 +3,26 @@
 //! `sabir-scripted-provider SCRIPT.json [PORT]`: prints `http://127.0.0.1:PORT` and serves until it is killed. A script is
 //! a JSON list of replies; a file that holds an object serves the list under the name that a request's model has.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people and scripts")]
-
 use std::collections::HashMap;
-use std::io::Write;
-use std::process::ExitCode;
+use std::error::Error;
+use std::io::{Write, stdout};
 use std::sync::{Mutex, PoisonError};
 
 use sabir_testkit::{Reply, Script, ScriptedProvider};
 
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let Some(file) = arguments.next() else {
-        eprintln!("usage: sabir-scripted-provider SCRIPT.json [PORT]");
-        return ExitCode::from(2);
-    };
-    let port = arguments.next().and_then(|port| port.parse().ok()).unwrap_or(0);
-    let text = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) => return failed(&format!("{file}: {error}")),
-    };
-    let script = match script(&text) {
-        Ok(script) => script,
-        Err(error) => return failed(&format!("{file}: {error}")),
-    };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&error.to_string()),
-    };
+    let file = arguments.next().ok_or("usage: sabir-scripted-provider SCRIPT.json [PORT]")?;
+    let port = arguments.next().map_or(Ok(0), |port| port.parse())?;
+    let script = script(&std::fs::read_to_string(file)?)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        match ScriptedProvider::start_on(script, port).await {
-            Ok(provider) => {
-                println!("http://{}", provider.address());
-                let _ = std::io::stdout().flush();
-                provider.serve().await;
-                ExitCode::SUCCESS
-            }
-            Err(error) => failed(&error.to_string()),
-        }
+        let provider = ScriptedProvider::start_on(script, port).await?;
+        // The one thing that its caller waits for.
+        writeln!(stdout(), "http://{}", provider.address())?;
+        stdout().flush()?;
+        provider.serve().await;
+        Ok(())
     })
 }
 
@@ -60,9 +42,4 @@ fn script(text: &str) -> Result<Script, serde_json::Error> {
         *count = count.wrapping_add(1);
         reply.unwrap_or_else(|| Reply::status(404).with_body("{\"error\":{\"message\":\"no such model\"}}"))
     }))
-}
-
-fn failed(message: &str) -> ExitCode {
-    eprintln!("{message}");
-    ExitCode::FAILURE
 }

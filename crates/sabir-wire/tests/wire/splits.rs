@@ -214,11 +214,63 @@ proptest! {
     }
 
     #[test]
+    fn any_events_keep_the_contract(events in proptest::collection::vec(wild_event(), 0..12), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
+        for (wire, body) in [
+            (Wire::OpenAiChat, chat(&events.iter().map(|event| event.0.clone()).collect::<Vec<_>>())),
+            (Wire::Anthropic, anthropic(&events.iter().map(|event| event.1.clone()).collect::<Vec<_>>())),
+        ] {
+            for how in [Close::Clean, Close::Broken] {
+                // `decode` holds the contract: one start and one end for each call, nothing outside of it.
+                let expected = decode(wire, [body.as_bytes()], how);
+                prop_assert_eq!(&decode(wire, split(body.as_bytes(), &sizes), how), &expected);
+                for call in expected.0.draft.calls().filter(|call| call.state == DraftState::Closed) {
+                    let whole = call.arguments.iter().all(|argument| !argument.partial);
+                    let faulty = expected.0.draft.errors_of(call.index).next().is_some();
+                    prop_assert!(whole || faulty, "an unfinished call was closed: {:?}", call);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn what_is_encoded_is_decoded(name in "[a-z]{0,5}", data in "[a-ü\n :]{0,40}") {
         let mut bytes = Vec::new();
         sse::encode(&name, &data, &mut bytes);
         prop_assert_eq!(events([&bytes[..]]), vec![message(&name, &data, "")]);
     }
+}
+
+/// An event of each wire out of a small world, in which labels, ids, names and pieces collide all the time.
+fn wild_event() -> impl Strategy<Value = (Value, Value)> {
+    let label = prop_oneof![Just(Value::Null), Just(json!(0)), Just(json!(1))];
+    let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!("b"))];
+    let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f")), Just(json!("g"))];
+    const PIECES: [&str; 11] = ["", "{", "}", "{}", "{\"x\":", "\"y", "\"", "1", ",", "null", "{\"x\":\"y\"}"];
+    (label, id, name, proptest::sample::select(&PIECES[..]), 0_usize..9).prop_map(|(label, id, name, piece, kind)| {
+        let call = json!([{"index": label, "id": id, "function": {"name": name, "arguments": piece}}]);
+        let chunk = match kind {
+            0 => finish(if piece.is_empty() { "length" } else { "tool_calls" }),
+            1 => json!({"choices": [{"delta": {"content": piece}}]}),
+            2 if piece.is_empty() => json!("[DONE]"),
+            3 if piece.is_empty() => json!({"error": {"message": "no"}}),
+            4 if piece.is_empty() => json!("{oops"),
+            5 => json!({"choices": [{"message": {"tool_calls": call}}]}),
+            _ => delta(call),
+        };
+        let kinds = ["text", "tool_use", "tool_use", "thinking", "server_tool_use"];
+        let block = json!({"type": kinds[piece.len() % 5], "id": id, "name": name, "input": {}});
+        let part = json!({"text": piece, "partial_json": piece, "signature": piece});
+        let event = match kind {
+            0..3 => json!({"type": "content_block_start", "index": label, "content_block": block}),
+            3..6 => json!({"type": "content_block_delta", "index": label, "delta": part}),
+            6 => json!({"type": "content_block_stop", "index": label}),
+            7 if piece.is_empty() => json!({"type": "error", "error": {"message": "no"}}),
+            7 => json!({"type": "message_delta", "delta": {"stop_reason": if piece.len() > 1 { "max_tokens" } else { "tool_use" }}}),
+            _ if piece.is_empty() => json!({"type": "message_stop"}),
+            _ => json!({"type": "ping"}),
+        };
+        (chunk, event)
+    })
 }
 
 fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {

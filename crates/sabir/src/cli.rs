@@ -1,0 +1,175 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A terminal coding agent that understands every way a language model asks for a tool.
+#[derive(Debug, Parser)]
+#[command(name = "sabir", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) task: TaskOptions,
+    /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed.
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Do a task without asking anybody.
+    Run(RunArguments),
+    /// Go on with a task that did not complete.
+    Resume(ResumeArguments),
+    /// Show what happened in a task.
+    Log {
+        /// The task's name, or the beginning of it.
+        task: String,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// List the tasks, the newest first.
+    Tasks {
+        /// How to print them.
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// See it work: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
+    Tour {
+        /// The scratch folder; it must not exist yet. Without it one is made among the temporary files, and left there.
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Read raw assistant text from standard input and print what was understood.
+    Parse(ParseArguments),
+    /// Like `parse`, but print only what is wrong, as diagnostics, and the feedback that the model would get.
+    Check(ParseArguments),
+    /// Print the system prompt that teaches the tools in a dialect, and its size.
+    Prompt(PromptArguments),
+    /// Work with provider APIs.
+    Wire {
+        #[command(subcommand)]
+        command: WireCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WireCommand {
+    /// Read a recorded response body from standard input and print what was understood.
+    Decode(DecodeArguments),
+}
+
+/// Options of every task.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TaskOptions {
+    /// The model: `PROVIDER/NAME`, or a name that says its provider.
+    #[arg(long, global = false)]
+    pub(crate) model: Option<String>,
+    /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
+    #[arg(long)]
+    pub(crate) protocol: Option<String>,
+    /// The folder to work in.
+    #[arg(long, short = 'C')]
+    pub(crate) folder: Option<PathBuf>,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// What may be done without asking: `reads`, `edits`, `commands`, `all`, `none`, or `command=LINE` for one exact
+    /// command line. May be given several times.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approve: Vec<String>,
+    /// End the task after so many turns.
+    #[arg(long)]
+    pub(crate) max_turns: Option<u32>,
+    /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) max_time: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) task: TaskOptions,
+    /// `text`: progress on standard error, the result on standard output. `json`: one object at the end. `events`: one
+    /// object a line as things happen.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// What to do.
+    #[arg(required = true)]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArguments {
+    #[command(flatten)]
+    pub(crate) task: TaskOptions,
+    /// How to print it; without it the task goes on interactively.
+    #[arg(long, value_enum)]
+    pub(crate) output: Option<Output>,
+    /// The task's name, or the beginning of it; without it the newest task that did not complete.
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ParseArguments {
+    /// The dialect to listen for, or `auto` for all.
+    #[arg(long, default_value = "auto")]
+    pub(crate) dialect: String,
+    /// A JSON array of `{name, description, parameters}`; without it the built-in tools.
+    #[arg(long)]
+    pub(crate) tools: Option<PathBuf>,
+    /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub(crate) chunk: usize,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PromptArguments {
+    /// The dialect to teach.
+    #[arg(long, default_value = "cline")]
+    pub(crate) dialect: String,
+    /// A JSON array of `{name, description, parameters}`; without it the built-in tools.
+    #[arg(long)]
+    pub(crate) tools: Option<PathBuf>,
+    /// A JSON array of connected MCP servers: `{name, instructions, tools, resources}`.
+    #[arg(long)]
+    pub(crate) servers: Option<PathBuf>,
+    /// Teach one call a message instead of several.
+    #[arg(long)]
+    pub(crate) one: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecodeArguments {
+    /// The wire: `anthropic` or `openai-chat`.
+    #[arg(long)]
+    pub(crate) wire: String,
+    /// A JSON array of tools to check the calls against; without it any tool is taken to exist.
+    #[arg(long)]
+    pub(crate) tools: Option<PathBuf>,
+    /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub(crate) chunk: usize,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
+    /// One object a line.
+    Events,
+}

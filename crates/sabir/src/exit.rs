@@ -1,0 +1,88 @@
+//! Exit codes: the one place where an end becomes a number.
+
+use std::process::ExitCode;
+
+use sabir_agent::Outcome;
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0: what was asked for was done.
+    Completed,
+    /// 1: a bug, or the machine failed under us.
+    Internal,
+    /// 2: usage or configuration.
+    Usage,
+    /// 3: the task ended without completing.
+    Unfinished,
+    /// 4: a call was not understood (`parse`, `check`, `wire decode`).
+    NotUnderstood,
+    /// 5: the task could not go on because calls were denied.
+    Denied,
+    /// 6: a limit was reached.
+    Limit,
+    /// 7: the provider failed.
+    Provider,
+    /// 130: interrupted.
+    Interrupted,
+}
+
+impl Exit {
+    /// The number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Internal => 1,
+            Self::Usage => 2,
+            Self::Unfinished => 3,
+            Self::NotUnderstood => 4,
+            Self::Denied => 5,
+            Self::Limit => 6,
+            Self::Provider => 7,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Outcome> for Exit {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Completed => Self::Completed,
+            Outcome::Denied => Self::Denied,
+            Outcome::Limit => Self::Limit,
+            Outcome::ProviderFailed => Self::Provider,
+            Outcome::Misconfigured => Self::Usage,
+            Outcome::Cancelled => Self::Interrupted,
+            Outcome::StoreFailed => Self::Internal,
+            // An end that is not known to be good is not (law 10).
+            _ => Self::Unfinished,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Why a command cannot be carried out: one sentence for the user, and the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// What is wrong, where, and what to do.
+    pub(crate) message: String,
+    /// How the process ends.
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    /// The user can put it right.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit: Exit::Usage }
+    }
+
+    /// The machine failed.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit: Exit::Internal }
+    }
+}

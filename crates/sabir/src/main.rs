@@ -1,0 +1,53 @@
+//! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
+//! terminal.
+
+mod cli;
+mod config;
+mod exit;
+mod journal;
+mod parse;
+mod print;
+mod prompt;
+mod run;
+mod screen;
+mod task;
+mod terminal;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command, WireCommand};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    // Commands are run by a copy of this program that outlives it just long enough to leave no process behind. It must be
+    // recognised before anything else happens: it forks, and threads do not survive that.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
+        return sabir_workspace::supervise::main(arguments);
+    }
+    match dispatch(&Cli::parse()) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            print::err(&print::visible(&format!("sabir: {}\n", failure.message)));
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
+    match &cli.command {
+        None => run::interactive(&cli.task, &cli.words),
+        Some(Command::Run(arguments)) => run::run(arguments),
+        Some(Command::Resume(arguments)) => run::resume(arguments),
+        Some(Command::Log { task, output }) => journal::log(task, *output),
+        Some(Command::Tasks { output }) => journal::tasks(*output),
+        Some(Command::Tour { folder }) => tour::tour(folder.as_deref()),
+        Some(Command::Parse(arguments)) => parse::parse(arguments),
+        Some(Command::Check(arguments)) => parse::check(arguments),
+        Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
+        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => parse::decode(arguments),
+    }
+}

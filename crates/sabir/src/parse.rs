@@ -1,0 +1,308 @@
+//! `parse`, `check` and `wire decode`: what a text or a recorded body was understood as.
+
+use std::io::Read;
+use std::path::Path;
+
+use sabir_call::dialect::{Selection, dialects};
+use sabir_call::{Cut, Draft, DraftPart, Event, Fault, Protocol, Reader, Severity, Sink, ToolSet, ToolSpec, Usage};
+use sabir_check::{CallState, Checked, Checker, feedback};
+use sabir_wire::{Close, Decoder, ProviderError, Wire};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::cli::{DecodeArguments, Output, ParseArguments};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// What `--output json` prints.
+#[derive(Debug, Serialize)]
+struct Understood<'a> {
+    dialect: &'a str,
+    parts: Vec<Value>,
+    faults: Vec<Value>,
+    feedback: Option<String>,
+    #[serde(flatten)]
+    response: Option<Response>,
+}
+
+/// What a recorded body says beyond its calls.
+#[derive(Debug, Serialize)]
+struct Response {
+    usage: Usage,
+    stop: Option<Value>,
+    ended: bool,
+    error: Option<String>,
+    skipped: u64,
+}
+
+/// A text with everything that was made of it.
+struct Reading<'a> {
+    selection: &'a str,
+    source: String,
+    draft: Draft,
+    checked: Vec<Checked>,
+    tools: ToolSet,
+}
+
+/// `sabir parse`.
+pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
+    let reading = read(arguments)?;
+    match arguments.output {
+        Output::Json => print::json(&reading.understood(None)),
+        Output::Text => print::out(&reading.in_words()),
+        Output::Events => {}
+    }
+    Ok(reading.exit())
+}
+
+/// `sabir check`.
+pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
+    if arguments.output == Output::Events {
+        return Err(Failure::usage("`check` prints faults, not events: use --output text or json"));
+    }
+    let reading = read(arguments)?;
+    let faults = reading.faults();
+    match arguments.output {
+        Output::Json => {
+            let faults: Vec<_> = faults.iter().map(|fault| describe(fault, &reading.source)).collect();
+            print::json(&json!({"faults": faults, "feedback": reading.feedback()}));
+        }
+        _ => {
+            let mut text = String::new();
+            for fault in &faults {
+                text.push_str(&fault.diagnostic(&reading.source));
+                text.push('\n');
+            }
+            if let Some(feedback) = reading.feedback() {
+                text.push_str(&format!("the model would be told:\n\n{feedback}\n"));
+            }
+            let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
+            text.push_str(&format!("{} calls, {errors} errors, {} warnings\n", reading.checked.len(), faults.len() - errors));
+            print::out(&print::visible(&text));
+        }
+    }
+    Ok(reading.exit())
+}
+
+fn read(arguments: &ParseArguments) -> Result<Reading<'_>, Failure> {
+    let selection = Selection::from_name(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect))?;
+    let tools = load_tools(arguments.tools.as_deref())?;
+    let bytes = standard_input()?;
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(selection, &tools);
+    let events = arguments.output == Output::Events;
+    let mut sink = |event: Event<'_>| {
+        if events {
+            print::json(&event);
+        }
+        draft.event(event);
+    };
+    for chunk in chunks(&bytes, arguments.chunk) {
+        reader.push_bytes(chunk, &mut sink);
+    }
+    reader.finish(Cut::Ended, &mut sink);
+    draft.drop_blank_text();
+    let checked = Checker::new(tools.clone()).check_all(&draft);
+    let source = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Reading { selection: &arguments.dialect, source, draft, checked, tools })
+}
+
+/// `sabir wire decode`.
+pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
+    let wire = Wire::from_name(&arguments.wire)
+        .ok_or_else(|| Failure::usage(format!("`{}` is no wire that can be read: use anthropic or openai-chat", arguments.wire)))?;
+    let declared = arguments.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
+    let bytes = standard_input()?;
+    let mut draft = Draft::default();
+    let mut decoder = Decoder::new(wire);
+    let events = arguments.output == Output::Events;
+    let mut sink = |event: Event<'_>| {
+        if events {
+            print::json(&event);
+        }
+        draft.event(event);
+    };
+    for chunk in chunks(&bytes, arguments.chunk) {
+        decoder.push(chunk, &mut sink);
+    }
+    let report = decoder.finish(Close::Clean, &mut sink);
+    draft.drop_blank_text();
+    let tools = declared.unwrap_or_else(|| tools_of(&draft));
+    let checked = Checker::new(tools.clone()).check_all(&draft);
+    let response = Response {
+        usage: draft.usage,
+        stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
+        ended: report.ended,
+        error: report.error.as_ref().map(ProviderError::to_string),
+        skipped: report.skipped,
+    };
+    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, tools };
+    let failed = response.error.is_some();
+    match arguments.output {
+        Output::Json => print::json(&reading.understood(Some(response))),
+        Output::Text => {
+            print::out(&reading.in_words());
+            print::out(&response_in_words(&response));
+        }
+        Output::Events => {}
+    }
+    Ok(if failed { Exit::Provider } else { reading.exit() })
+}
+
+fn response_in_words(response: &Response) -> String {
+    let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
+    let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");
+    let mut text = format!(
+        "stop: {stop}; tokens in {}, out {}; {} unknown events skipped\n",
+        count(response.usage.input),
+        count(response.usage.output),
+        response.skipped
+    );
+    if let Some(error) = &response.error {
+        text.push_str(&format!("the provider failed: {}\n", print::visible(error)));
+    }
+    text
+}
+
+/// Tools that accept exactly what the calls hold: for bodies whose request is not known.
+fn tools_of(draft: &Draft) -> ToolSet {
+    let mut specs: Vec<ToolSpec> = Vec::new();
+    for call in draft.calls() {
+        if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
+            let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
+            let properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
+            let spec = ToolSpec::new(call.name.clone(), "", json!({"type": "object", "properties": properties}));
+            // A name that no tool can have is left out, and the call is rejected for it.
+            if ToolSet::new(vec![spec.clone()]).is_ok() {
+                specs.push(spec);
+            }
+        }
+    }
+    ToolSet::new(specs).unwrap_or_default()
+}
+
+impl Reading<'_> {
+    fn faults(&self) -> Vec<Fault> {
+        let loose = self.draft.faults.iter().filter(|fault| fault.call.is_none()).cloned();
+        let mut faults: Vec<_> = self.checked.iter().flat_map(|call| call.faults.clone()).chain(loose).collect();
+        faults.sort_by_key(|fault| fault.span.start);
+        faults
+    }
+
+    fn feedback(&self) -> Option<String> {
+        let protocol = match self.checked.iter().find_map(|checked| self.draft.call(checked.index)?.dialect.clone()) {
+            Some(dialect) => Protocol::Prompted(dialect),
+            None if dialects().iter().any(|dialect| dialect.name == self.selection) => {
+                Protocol::Prompted(self.selection.to_owned())
+            }
+            None => Protocol::Native,
+        };
+        let loose: Vec<_> = self.draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
+        feedback(&self.checked, &loose, &self.source, &protocol, &self.tools)
+    }
+
+    fn exit(&self) -> Exit {
+        let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
+        let loose = self.draft.faults.iter().any(|fault| fault.call.is_none() && fault.severity == Severity::Error);
+        if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
+    }
+
+    fn understood(&self, response: Option<Response>) -> Understood<'_> {
+        let parts = self.draft.parts.iter().filter_map(|part| match part {
+            DraftPart::Text(text) => Some(json!({"type": "text", "text": text})),
+            DraftPart::Thought(text) => Some(json!({"type": "thought", "text": text})),
+            DraftPart::Opaque(_) => None,
+            DraftPart::Call(call) => {
+                let checked = self.checked.iter().find(|checked| checked.index == call.index)?;
+                let span = call.dialect.as_ref().map(|_| call.span);
+                Some(json!({
+                    "type": "call", "name": checked.name, "id": call.id, "dialect": call.dialect, "state": checked.state,
+                    "arguments": checked.arguments, "span": span, "repairs": checked.repairs,
+                }))
+            }
+        });
+        Understood {
+            dialect: self.selection,
+            parts: parts.collect(),
+            faults: self.faults().iter().map(|fault| describe(fault, &self.source)).collect(),
+            feedback: self.feedback(),
+            response,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let mut text = String::new();
+        for part in &self.draft.parts {
+            match part {
+                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", indented(words))),
+                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", indented(words))),
+                DraftPart::Opaque(_) => {}
+                DraftPart::Call(call) => {
+                    let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else { continue };
+                    text.push_str(&call_in_words(checked, call.dialect.as_deref().unwrap_or("native")));
+                }
+            }
+        }
+        for fault in self.faults() {
+            text.push_str(&fault.diagnostic(&self.source));
+        }
+        print::visible(&text)
+    }
+}
+
+fn call_in_words(checked: &Checked, spelling: &str) -> String {
+    let state = match checked.state {
+        CallState::Complete => "complete",
+        CallState::Rejected => "rejected",
+        CallState::Cut => "cut",
+    };
+    let mut text = format!("call {} ({spelling}, {state})\n", checked.name);
+    for (name, value) in &checked.arguments {
+        match value.as_str() {
+            Some(words) if words.contains('\n') => text.push_str(&format!("  {name}:\n{}\n", indented(words))),
+            Some(words) => text.push_str(&format!("  {name}: {words}\n")),
+            None => text.push_str(&format!("  {name}: {value}\n")),
+        }
+    }
+    for repair in &checked.repairs {
+        text.push_str(&format!("  repaired ({}): {} -> {}\n", repair.rule, repair.before, repair.after));
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// A fault as the contract prints it.
+fn describe(fault: &Fault, source: &str) -> Value {
+    let place = fault.place(source);
+    json!({
+        "kind": fault.kind.name(), "severity": fault.severity, "call": fault.call, "argument": fault.argument,
+        "line": place.line, "column": place.column, "span": fault.span, "message": fault.message, "hint": fault.hint,
+    })
+}
+
+/// The tools of a file, or the built-in ones.
+pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, Failure> {
+    let Some(path) = path else { return Ok(crate::task::offered()) };
+    let shown = path.display();
+    let text = crate::config::read_text(path)?;
+    ToolSet::from_json(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
+}
+
+pub(crate) fn unknown_dialect(name: &str) -> Failure {
+    let names: Vec<_> = dialects().iter().map(|dialect| dialect.name).collect();
+    Failure::usage(format!("`{name}` is no dialect: use auto, {}", names.join(", ")))
+}
+
+fn standard_input() -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
+    Ok(bytes)
+}
+
+fn chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
+    bytes.chunks(if size == 0 { bytes.len().max(1) } else { size })
+}

@@ -1,0 +1,56 @@
+//! Output: the only place that writes to the terminal.
+//!
+//! Text of models, tools and files passes [`visible`] on its way to a terminal: no control character but line feed and
+//! tab gets through, so that nothing foreign can move the cursor, set a title or hide itself. A closed pipe is no error:
+//! whoever listened has heard enough.
+
+use std::io::{Write, stderr, stdout};
+
+use serde::Serialize;
+
+/// Writes to standard output as it stands.
+pub(crate) fn out(text: &str) {
+    let mut stream = stdout().lock();
+    // A reader that has gone away cannot be told of it.
+    _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+}
+
+/// Writes to standard error as it stands.
+pub(crate) fn err(text: &str) {
+    let mut stream = stderr().lock();
+    _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+}
+
+/// Writes one JSON object and a line feed.
+pub(crate) fn json(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(mut line) => {
+            line.push('\n');
+            out(&line);
+        }
+        Err(error) => err(&format!("sabir: this cannot be written as JSON: {error}\n")),
+    }
+}
+
+/// Foreign text for a terminal: control characters and invisible direction marks become visible.
+pub(crate) fn visible(text: &str) -> String {
+    let show = |c: char| match c {
+        '\n' | '\t' => c,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}'..='\u{200f}' | '\u{feff}' => '\u{fffd}',
+        _ if c.is_control() => '\u{fffd}',
+        _ => c,
+    };
+    text.replace("\r\n", "\n").chars().map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn nothing_foreign_reaches_the_terminal() {
+        assert_eq!(visible("a\r\nb\tc"), "a\nb\tc");
+        assert_eq!(visible("\u{1b}[31mx\u{7}\u{9b}2J\r"), "\u{fffd}[31mx\u{fffd}\u{fffd}2J\u{fffd}");
+        assert_eq!(visible("a\u{202e}b\u{200b}c"), "a\u{fffd}b\u{fffd}c");
+    }
+}

@@ -1,0 +1,132 @@
+//! `run`, `resume`, and the interactive task: the same machine with different watchers.
+
+use std::path::Path;
+
+use sabir_agent::{Attended, Outcome, Record, Task, TaskId, User};
+use sabir_journal::Journal;
+use serde_json::json;
+
+use crate::cli::{Output, ResumeArguments, RunArguments, TaskOptions};
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::screen::{EventLines, Progress, Silent};
+use crate::task::{self, Bench, End};
+use crate::terminal::Terminal;
+
+/// `sabir run`.
+pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
+    begin(&arguments.task, arguments.words.join(" "), Some(arguments.output))
+}
+
+/// `sabir`, with or without words.
+pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exit, Failure> {
+    let prompt = words.join(" ");
+    if !prompt.trim().is_empty() {
+        return begin(options, prompt, None);
+    }
+    print::err("What is to be done? (one line, then Enter)\n> ");
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
+    if line.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
+    }
+    begin(options, line.trim().to_owned(), None)
+}
+
+fn begin(options: &TaskOptions, prompt: String, output: Option<Output>) -> Result<Exit, Failure> {
+    let config = Config::load(options.config.as_deref())?;
+    let chosen = config.choose(options.model.as_deref())?;
+    let bench = Bench::new(options, &config, None)?;
+    let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
+    let protocol = task::protocol(explicit, None, &chosen)?;
+    let attended = attended(output);
+    let folder = config::tasks_folder()?;
+    let (mut task, first, mut journal) =
+        task::start(&bench, prompt, (&chosen.name, &chosen.id), protocol, attended, &folder)?;
+    let model = tell_retries(chosen.model(), output);
+    watch(&mut task, output, |task, user| bench.drive(task, Some(first), &model, &mut journal, user))
+}
+
+/// `sabir resume`.
+pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
+    let options = &arguments.task;
+    let config = Config::load(options.config.as_deref())?;
+    let folder = config::tasks_folder()?;
+    let id = match &arguments.id {
+        Some(name) => task::find(&folder, name)?,
+        None => newest(&folder)?,
+    };
+    let (mut journal, entries, recovery) =
+        Journal::open(&folder, &id, task::clock()).map_err(|error| Failure::usage(error.to_string()))?;
+    if !recovery.is_clean() {
+        print::err(&format!("sabir: {recovery}\n"));
+    }
+    let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
+    let Some(Record::Started(start)) = records.first() else {
+        return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
+    };
+    if options.protocol.as_deref().is_some_and(|protocol| protocol != start.protocol.name()) {
+        let locked = start.protocol.name();
+        return Err(Failure::usage(format!("this task is locked to the protocol `{locked}`; a new task may use another")));
+    }
+    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
+    let settings = bench.settings(&chosen.id, attended(arguments.output));
+    let mut task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
+    let model = tell_retries(chosen.model(), arguments.output);
+    watch(&mut task, arguments.output, |task, user| bench.drive(task, None, &model, &mut journal, user))
+}
+
+fn newest(folder: &Path) -> Result<TaskId, Failure> {
+    let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
+    let mut summaries = all.into_iter().filter_map(|listed| listed.summary.ok());
+    let newest = summaries.find(|summary| summary.ended != Some(Outcome::Completed));
+    newest.map(|summary| summary.id).ok_or_else(|| Failure::usage("there is no task that could be resumed"))
+}
+
+fn attended(output: Option<Output>) -> Attended {
+    if output.is_none() { Attended::Yes } else { Attended::No }
+}
+
+fn tell_retries(model: sabir_model::HttpModel, output: Option<Output>) -> sabir_model::HttpModel {
+    model.on_retry(move |retry| {
+        let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
+        let reason = &retry.error.message;
+        if output == Some(Output::Events) {
+            print::json(&sabir_agent::Moment::Waiting { reason, milliseconds });
+        } else {
+            let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
+            print::err(&print::visible(&format!("attempt {attempt} of {attempts} failed: {reason}; again in {wait:.1} s\n")));
+        }
+    })
+}
+
+/// Drives a task before the right eyes and says how it ended.
+fn watch(
+    task: &mut Task,
+    output: Option<Output>,
+    drive: impl FnOnce(&mut Task, &mut dyn User) -> Result<End, Failure>,
+) -> Result<Exit, Failure> {
+    let id = task.start().task.clone();
+    let end = match output {
+        Some(Output::Json) => drive(task, &mut Silent)?,
+        Some(Output::Events) => drive(task, &mut EventLines)?,
+        Some(Output::Text) => drive(task, &mut Progress::default())?,
+        None => drive(task, &mut Terminal::new())?,
+    };
+    let exit = Exit::from(end.outcome);
+    let completed = end.outcome == Outcome::Completed;
+    match output {
+        Some(Output::Json) => print::json(&json!({
+            "task": id, "outcome": end.outcome, "exit_code": exit.code(), "message": end.message, "turns": end.turns,
+            "usage": end.usage,
+        })),
+        Some(Output::Events) => {}
+        Some(Output::Text) if completed => print::out(&print::visible(&format!("{}\n", end.message))),
+        _ if completed => {}
+        _ => print::err(&print::visible(&format!("sabir: {}\nGo on with: sabir resume {id}\n", end.message))),
+    }
+    Ok(exit)
+}

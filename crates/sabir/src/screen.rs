@@ -1,0 +1,169 @@
+//! Watchers of headless tasks: progress for people, lines for programs, silence.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use sabir_agent::{Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_call::{Call, Ending, Event, Part};
+use serde_json::Value;
+
+use crate::print;
+
+/// Nobody watches.
+pub(crate) struct Silent;
+
+/// One JSON object a line, as things happen.
+pub(crate) struct EventLines;
+
+/// Progress on standard error.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    painter: Painter,
+}
+
+/// Task events as words for a terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Painter {
+    /// Whether the last thing written ended inside a line.
+    inside: bool,
+    calls: Vec<Call>,
+    width: usize,
+}
+
+type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+
+impl User for Silent {
+    fn show(&mut self, _event: TaskEvent<'_>) {}
+
+    fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
+        Box::pin(std::future::ready(Reply::Leave))
+    }
+}
+
+impl User for EventLines {
+    fn show(&mut self, event: TaskEvent<'_>) {
+        // The raw text would repeat what the deltas say.
+        if !matches!(event, TaskEvent::Moment(Moment::Delta(Event::Source { .. }))) {
+            print::json(&event);
+        }
+    }
+
+    fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
+        Box::pin(std::future::ready(Reply::Leave))
+    }
+}
+
+impl User for Progress {
+    fn show(&mut self, event: TaskEvent<'_>) {
+        print::err(&self.painter.paint(event));
+    }
+
+    fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
+        Box::pin(std::future::ready(Reply::Leave))
+    }
+}
+
+impl Painter {
+    /// What to write for an event; nothing for most.
+    pub(crate) fn paint(&mut self, event: TaskEvent<'_>) -> String {
+        let text = match event {
+            TaskEvent::Moment(moment) => self.moment(moment),
+            TaskEvent::Record(record) => self.record(record),
+        };
+        if let Some(last) = text.chars().last() {
+            self.inside = last != '\n';
+        }
+        text
+    }
+
+    fn moment(&mut self, moment: Moment<'_>) -> String {
+        match moment {
+            Moment::Delta(Event::Text { text }) => print::visible(text),
+            Moment::Delta(Event::CallStart { name, .. }) => {
+                self.width = 0;
+                self.line(&format!("● {name} "))
+            }
+            Moment::Delta(Event::ArgStart { name, .. }) => {
+                self.width = 0;
+                format!("{name}=")
+            }
+            Moment::Delta(Event::ArgDelta { text, .. }) => self.preview(text),
+            Moment::Delta(Event::ArgEnd { .. }) => " ".to_owned(),
+            Moment::Output { text, .. } => print::visible(text),
+            _ => String::new(),
+        }
+    }
+
+    fn record(&mut self, record: &Record) -> String {
+        match record {
+            Record::Started(start) => {
+                format!("task {} ({}, {})\n", start.task, start.model, start.protocol.name())
+            }
+            Record::Answered(answered) => self.answered(answered),
+            Record::Failed { message, .. } => self.line(&format!("the answer broke off: {message}\n")),
+            Record::Result(result) => self.result(result),
+            Record::Said { by: sabir_agent::Speaker::Sabir, text } => self.line(&format!("reminder: {text}\n")),
+            _ => String::new(),
+        }
+    }
+
+    /// What the gates said: repairs, and for a call that may not run the diagnostic that the model gets.
+    fn answered(&mut self, answered: &sabir_agent::Answered) -> String {
+        self.calls = answered.parts.iter().filter_map(|part| match part {
+            Part::Call(call) => Some(call.clone()),
+            _ => None,
+        }).collect();
+        let mut text = self.line("");
+        for check in &answered.checks {
+            let name = self.calls.iter().find(|call| call.id == check.call).map_or("", |call| call.name.as_str());
+            for repair in &check.repairs {
+                text.push_str(&format!("  repaired in {name} ({}): {} -> {}\n", repair.rule, repair.before, repair.after));
+            }
+            if !check.passed {
+                text.push_str(&format!("  refused: {name} is not run\n{}\n", indented(&check.words())));
+            }
+        }
+        if let Some(feedback) = &answered.feedback {
+            text.push_str(&format!("{}\n", indented(feedback)));
+        }
+        print::visible(&text)
+    }
+
+    fn result(&mut self, result: &sabir_call::CallResult) -> String {
+        let call = self.calls.iter().find(|call| call.id == result.id);
+        let subject = call.and_then(|call| ["path", "command", "regex"].iter().find_map(|name| call.arguments.get(*name)));
+        let subject = subject.and_then(Value::as_str).and_then(|text| text.lines().next()).unwrap_or_default();
+        let word = match result.ending {
+            Ending::Done => "✓",
+            Ending::Failed => "✗ failed:",
+            Ending::Rejected => "✗ refused:",
+            Ending::Denied => "✗ denied:",
+            Ending::Interrupted => "✗ interrupted:",
+        };
+        let reason = match result.ending {
+            Ending::Failed | Ending::Denied => format!("\n{}", indented(result.content.lines().next().unwrap_or_default())),
+            _ => String::new(),
+        };
+        let text = format!("  {word} {} {subject}{reason}\n", result.name);
+        self.line(&print::visible(&text))
+    }
+
+    /// The first bytes of an argument, on one line.
+    fn preview(&mut self, text: &str) -> String {
+        const WIDTH: usize = 60;
+        let room = WIDTH.saturating_sub(self.width);
+        let taken: String = text.chars().take(room).map(|c| if c == '\n' { '⏎' } else { c }).collect();
+        let before = self.width;
+        self.width = self.width.saturating_add(text.chars().count().min(WIDTH + 1));
+        let more = if before <= WIDTH && self.width > WIDTH { "…" } else { "" };
+        format!("{}{more}", print::visible(&taken))
+    }
+
+    fn line(&self, text: &str) -> String {
+        if self.inside { format!("\n{text}") } else { text.to_owned() }
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}

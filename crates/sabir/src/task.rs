@@ -1,0 +1,187 @@
+//! Tasks, put together: configuration, model, tools, journal, and whoever watches.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sabir_agent::{
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId, User,
+};
+use sabir_call::{Model, Protocol, ToolSet};
+use sabir_journal::Journal;
+use sabir_model::resolve;
+use sabir_workspace::Workspace;
+use tokio::runtime::Runtime;
+
+use crate::cli::TaskOptions;
+use crate::config::{self, Chosen, Config};
+use crate::exit::Failure;
+
+/// Everything that a task needs besides its records.
+pub(crate) struct Bench {
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) registry: Registry,
+    pub(crate) rules: Rules,
+    pub(crate) limits: Limits,
+    pub(crate) max_time: Option<Duration>,
+}
+
+/// How a task ended, with what can be said of it.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) outcome: Outcome,
+    pub(crate) message: String,
+    pub(crate) turns: u32,
+    pub(crate) usage: sabir_call::Usage,
+}
+
+/// What the built-in tools offer a model, wherever they may work.
+pub(crate) fn offered() -> ToolSet {
+    let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
+    // The built-in names are distinct and valid; a test holds that.
+    ToolSet::new(specs).unwrap_or_default()
+}
+
+impl Bench {
+    /// Sets up the tools in the folder of the options, or in `folder`.
+    pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
+        let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
+        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let mut rules = Rules::default();
+        for rule in config.approve.iter().chain(&options.approve) {
+            rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        let limits = Limits { turns: options.max_turns.or(config.max_turns), ..Limits::default() };
+        let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
+        Self::with(workspace, rules, limits, max_time)
+    }
+
+    /// Sets up the tools in a workspace.
+    pub(crate) fn with(
+        workspace: Workspace,
+        rules: Rules,
+        limits: Limits,
+        max_time: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let workspace = Arc::new(workspace);
+        let helper = std::env::current_exe().map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
+        let settings = sabir_tools::Settings {
+            workspace: Arc::clone(&workspace),
+            helper,
+            environment: config::command_environment(),
+        };
+        let registry = Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(Self { workspace, registry, rules, limits, max_time })
+    }
+
+    /// How a task is run on this bench.
+    pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
+        let root = self.workspace.root().display().to_string();
+        Settings {
+            system: Instructions { workspace: &root, system: std::env::consts::OS, attended }.text(),
+            model: model.to_owned(),
+            tools: self.registry.set().clone(),
+            readers: self.registry.readers(),
+            rules: self.rules.clone(),
+            attended,
+            limits: self.limits,
+            max_output: None,
+        }
+    }
+
+    /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
+    pub(crate) fn drive(
+        &self,
+        task: &mut Task,
+        first: Option<Record>,
+        model: &dyn Model,
+        store: &mut Journal,
+        user: &mut dyn User,
+    ) -> Result<End, Failure> {
+        let runtime = runtime()?;
+        let cancel = Cancel::default();
+        let (outcome, message) = runtime.block_on(async {
+            listen(cancel.clone());
+            let max_time = self.max_time;
+            Driver { model, registry: &self.registry, store, user, cancel, max_time }.run(task, first).await
+        });
+        Ok(End { outcome, message, turns: task.turns(), usage: task.usage() })
+    }
+}
+
+/// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
+pub(crate) fn protocol(explicit: Option<&str>, journal: Option<Protocol>, chosen: &Chosen) -> Result<Protocol, Failure> {
+    let explicit = explicit.map(|name| match name {
+        "native" => Ok(Protocol::Native),
+        _ if sabir_call::dialect::dialect(name).is_some() => Ok(Protocol::Prompted(name.to_owned())),
+        _ => Err(Failure::usage(format!("`{name}` is no protocol: use native, or a dialect to prompt in (cline, invoke)"))),
+    });
+    Ok(resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0)
+}
+
+/// A new task with its journal.
+pub(crate) fn start(
+    bench: &Bench,
+    prompt: String,
+    model: (&str, &str),
+    protocol: Protocol,
+    attended: Attended,
+    folder: &Path,
+) -> Result<(Task, Record, Journal), Failure> {
+    let id = TaskId::new(uuid::Uuid::now_v7().to_string());
+    let journal = Journal::create(folder, &id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
+    let workspace = bench.workspace.root().display().to_string();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let start = Start { task: id, prompt, workspace, model: model.0.to_owned(), protocol, version };
+    let (task, record) = Task::new(start, bench.settings(model.1, attended));
+    Ok((task, record, journal))
+}
+
+/// The journal's clock: milliseconds since 1970.
+pub(crate) fn clock() -> impl Fn() -> u64 + Send + 'static {
+    || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The task whose name is, or begins with, `name`.
+pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
+    let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
+    let ids: Vec<_> = all.into_iter().map(|listed| listed.id).filter(|id| id.as_str().starts_with(name)).collect();
+    match ids.as_slice() {
+        [id] => Ok(id.clone()),
+        [] => Err(Failure::usage(format!("there is no task `{name}`; `sabir tasks` lists them"))),
+        [first, ..] => match ids.iter().find(|id| id.as_str() == name) {
+            Some(id) => Ok(id.clone()),
+            None => Err(Failure::usage(format!("`{name}` begins {} tasks, among them {first}; give more of the name", ids.len()))),
+        },
+    }
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))
+}
+
+fn listen(cancel: Cancel) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        // A signal that cannot be listened for keeps its usual effect, which is to end the process.
+        let Ok(mut signals) = signal(kind) else { continue };
+        let cancel = cancel.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            cancel.cancel();
+            signals.recv().await;
+            std::process::exit(i32::from(crate::exit::Exit::Interrupted.code()));
+        });
+    }
+}
+
+/// The folder that a task was begun in, if it is still there.
+pub(crate) fn workspace_of(start: &Start) -> PathBuf {
+    PathBuf::from(&start.workspace)
+}

@@ -1,0 +1,286 @@
+//! The journal of one task: created or opened, locked, appended to.
+
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sabir_agent::{Record, Store, StoreError, TaskId};
+
+use crate::error::JournalError;
+use crate::frame::{self, Entry, HEADER};
+use crate::recovery::{Recovery, scan};
+
+const ENDING: &str = ".journal";
+const MAX_NAME_BYTES: usize = 128;
+/// A larger buffer is given back after a large record.
+const KEPT_BUFFER_BYTES: usize = 1 << 20;
+/// How many damaged ends of one journal are kept beside it.
+const MAX_KEPT: u32 = 1000;
+
+/// The records of one task on disk, open for appending.
+///
+/// As long as it lives, no other process can open the journal. The lock is the kernel's and ends with the process.
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    clock: Box<dyn Fn() -> u64 + Send>,
+    /// Where the last whole frame ends.
+    good_bytes: u64,
+    /// Why nothing more may be appended.
+    broken: Option<String>,
+    buffer: Vec<u8>,
+}
+
+impl Journal {
+    /// Begins the journal of a new task, and makes the folder where it is missing. `clock` gives milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`JournalError::Name`], [`Exists`](JournalError::Exists) or [`Io`](JournalError::Io).
+    pub fn create(folder: &Path, id: &TaskId, clock: impl Fn() -> u64 + Send + 'static) -> Result<Self, JournalError> {
+        let path = path_of(folder, id)?;
+        make_folder(folder)?;
+        let mut options = OpenOptions::new();
+        let file = match options.read(true).write(true).create_new(true).mode(0o600).open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(JournalError::Exists { id: id.to_string(), path });
+            }
+            opened => opened.map_err(JournalError::io("create", &path))?,
+        };
+        lock(&file, id, &path)?;
+        let mut journal = Self { file, path, clock: Box::new(clock), good_bytes: 0, broken: None, buffer: Vec::new() };
+        journal.begin()?;
+        sync_folder(folder)?;
+        Ok(journal)
+    }
+
+    /// Opens the journal of a task to go on with it: cuts off a torn end, keeps a damaged one beside the journal, and returns
+    /// all whole records.
+    ///
+    /// # Errors
+    /// [`JournalError::Missing`], [`Locked`](JournalError::Locked), [`Newer`](JournalError::Newer),
+    /// [`Unknown`](JournalError::Unknown), [`NotAJournal`](JournalError::NotAJournal), [`Name`](JournalError::Name) or
+    /// [`Io`](JournalError::Io). The file is as it was, then.
+    pub fn open(
+        folder: &Path,
+        id: &TaskId,
+        clock: impl Fn() -> u64 + Send + 'static,
+    ) -> Result<(Self, Vec<Entry>, Recovery), JournalError> {
+        let path = path_of(folder, id)?;
+        let file = open_existing(OpenOptions::new().read(true).write(true), id, &path)?;
+        lock(&file, id, &path)?;
+        let scan = scan(&file, &path)?;
+        let mut recovery = scan.recovery;
+        if recovery.damaged_bytes > 0 {
+            recovery.kept = Some(keep_aside(&file, scan.good_bytes, &path)?);
+            sync_folder(folder)?;
+        }
+        let mut journal =
+            Self { file, path, clock: Box::new(clock), good_bytes: scan.good_bytes, broken: None, buffer: Vec::new() };
+        if journal.good_bytes == 0 {
+            journal.begin()?;
+        } else if !recovery.is_clean() {
+            journal.file.set_len(journal.good_bytes).map_err(JournalError::io("shorten", &journal.path))?;
+        }
+        // What was read may be in memory only, if the process before was killed between write and sync.
+        journal.file.sync_data().map_err(JournalError::io("sync", &journal.path))?;
+        Ok((journal, scan.entries, recovery))
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the first line.
+    fn begin(&mut self) -> Result<(), JournalError> {
+        self.file.write_all_at(HEADER, 0).map_err(JournalError::io("write", &self.path))?;
+        self.file.sync_all().map_err(JournalError::io("sync", &self.path))?;
+        self.good_bytes = HEADER.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let found = self.file.metadata().map_err(|error| format!("could not look at it: {error}"))?;
+        if found.nlink() == 0 {
+            return Err(self.give_up("it was removed, so that nothing in it would be found again".to_owned()));
+        }
+        if let Err(error) = self.file.write_all_at(&self.buffer, self.good_bytes) {
+            // Part of the frame may be there; a shorter one written over it would leave garbage behind itself.
+            return Err(match self.file.set_len(self.good_bytes) {
+                Ok(()) => format!("{error}; the records before are safe"),
+                Err(second) => self.give_up(format!("{error}, and the part that was written stays ({second})")),
+            });
+        }
+        if let Err(error) = self.file.sync_data() {
+            // The kernel may have dropped the pages, and a second sync would then succeed without them.
+            return Err(self.give_up(format!("could not sync it: {error}")));
+        }
+        self.good_bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    fn give_up(&mut self, reason: String) -> String {
+        self.broken.insert(reason).clone()
+    }
+}
+
+impl Store for Journal {
+    /// Writes one whole frame and syncs it. After a failed write, such as on a full disk, the file is as before and a later
+    /// append may succeed; after a failed sync, or when the file was removed, every later append fails too.
+    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        let fail = |reason: &str| StoreError(format!("the journal {path:?} could not take a record: {reason}"));
+        if let Some(reason) = &self.broken {
+            return Err(fail(reason));
+        }
+        frame::encode(&mut self.buffer, (self.clock)(), record).map_err(|reason| fail(&reason))?;
+        let written = self.write();
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
+            self.buffer = Vec::new();
+        }
+        written.map_err(|reason| fail(&reason))
+    }
+}
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Journal")
+            .field("path", &self.path)
+            .field("good_bytes", &self.good_bytes)
+            .field("broken", &self.broken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a journal without a lock and without changing it, for `sabir log`. While its task runs, the record that is being
+/// written right now looks torn.
+///
+/// # Errors
+/// Those of [`Journal::open`] but [`Locked`](JournalError::Locked).
+pub fn read(folder: &Path, id: &TaskId) -> Result<(Vec<Entry>, Recovery), JournalError> {
+    let path = path_of(folder, id)?;
+    let file = open_existing(OpenOptions::new().read(true), id, &path)?;
+    let scan = scan(&file, &path)?;
+    Ok((scan.entries, scan.recovery))
+}
+
+/// The task whose journal has that file name, if it is a journal's.
+pub(crate) fn task_of(name: &str) -> Option<TaskId> {
+    name.strip_suffix(ENDING).filter(|id| is_name(id)).map(TaskId::new)
+}
+
+fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
+    // The name becomes a path, so it must not be able to climb.
+    if !is_name(id.as_str()) {
+        return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
+    }
+    Ok(folder.join(format!("{id}{ENDING}")))
+}
+
+fn is_name(id: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn open_existing(options: &OpenOptions, id: &TaskId, path: &Path) -> Result<File, JournalError> {
+    options.open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
+        _ => JournalError::io("open", path)(error),
+    })
+}
+
+fn lock(file: &File, id: &TaskId, path: &Path) -> Result<(), JournalError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => JournalError::Locked { id: id.to_string(), path: path.to_path_buf() },
+        TryLockError::Error(error) => JournalError::io("lock", path)(error),
+    })
+}
+
+/// Makes the folder and those above it, each of which is on disk before the next.
+fn make_folder(folder: &Path) -> Result<(), JournalError> {
+    let missing: Vec<_> =
+        folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
+    for part in missing.into_iter().rev() {
+        match DirBuilder::new().mode(0o700).create(part) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(JournalError::io("create", part)(error));
+            }
+            _ => {}
+        }
+        if let Some(above) = part.parent() {
+            sync_folder(above)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder survive a power cut.
+fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(JournalError::io("sync", folder))
+}
+
+/// Copies the end of a journal to a file of its own, which is on disk when this returns.
+fn keep_aside(mut file: &File, from_byte: u64, path: &Path) -> Result<PathBuf, JournalError> {
+    for number in 1..=MAX_KEPT {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".damaged");
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        let kept = PathBuf::from(name);
+        let mut copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            opened => opened.map_err(JournalError::io("create", &kept))?,
+        };
+        let copied = file
+            .seek(SeekFrom::Start(from_byte))
+            .and_then(|_| io::copy(&mut file.take(u64::MAX), &mut copy))
+            .and_then(|_| copy.sync_all());
+        return copied.map(|()| kept.clone()).map_err(|error| {
+            // Half a copy is of no use; the journal still has everything.
+            let _ = std::fs::remove_file(&kept);
+            JournalError::io("keep the damaged end in", &kept)(error)
+        });
+    }
+    let full = io::Error::other(format!("there are {MAX_KEPT} damaged ends beside it already"));
+    Err(JournalError::io("recover", path)(full))
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_agent::Speaker;
+
+    use super::*;
+
+    fn on(device: &str) -> Journal {
+        let path = PathBuf::from(device);
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        Journal { file, path, clock: Box::new(|| 1), good_bytes: 16, broken: None, buffer: Vec::new() }
+    }
+
+    fn append(journal: &mut Journal) -> String {
+        let said = Record::Said { by: Speaker::User, text: "x".to_owned() };
+        journal.append(&said).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_sync_that_fails_ends_the_journal() {
+        // Writing there succeeds, syncing is not supported.
+        let mut journal = on("/dev/null");
+        let said = append(&mut journal);
+        assert!(said.contains("could not sync it"), "{said}");
+        assert_eq!(append(&mut journal), said);
+        assert_eq!(journal.good_bytes, 16);
+    }
+
+    #[test]
+    fn a_write_that_cannot_be_taken_back_ends_the_journal() {
+        let mut journal = on("/dev/full");
+        let said = append(&mut journal);
+        assert!(said.contains("and the part that was written stays"), "{said}");
+        assert_eq!(append(&mut journal), said);
+    }
+}

@@ -1,0 +1,168 @@
+//! Reading a journal to its end, and telling a torn end from a damaged middle.
+//!
+//! An append that was interrupted leaves a prefix of its frame: a head that promises more than there is, and the beginning of a
+//! JSON object. A file system may also have made room that was never written, which reads as zeros. Both were never
+//! acknowledged. Anything else that is wrong was right once.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::error::JournalError;
+use crate::frame::{self, Entry, HEAD_BYTES, HEADER, HEADER_START, Head, MAX_PAYLOAD_BYTES};
+
+/// What was wrong with a journal. The `Display` text is a sentence for the user, empty when nothing was.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// The bytes of a record that was being written when the process or the machine stopped. They were never acknowledged.
+    pub torn_bytes: u64,
+    /// The bytes from the first damaged record to the end of the file.
+    pub damaged_bytes: u64,
+    /// Where the damaged bytes are kept; `None` where nothing was damaged, or where the journal was only read.
+    pub kept: Option<PathBuf>,
+}
+
+impl Recovery {
+    /// Whether nothing was wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.torn_bytes == 0 && self.damaged_bytes == 0
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.torn_bytes > 0 {
+            write!(f, "The last record was not finished ({} bytes); what came before it is whole.", self.torn_bytes)?;
+        }
+        if self.damaged_bytes > 0 {
+            write!(f, "The journal is damaged; the task goes on from the last record before the damage.")?;
+        }
+        match &self.kept {
+            Some(path) => write!(f, " The {} bytes from there on are kept in {path:?}.", self.damaged_bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a journal holds.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) entries: Vec<Entry>,
+    /// Where the last whole frame ends; 0 when even the header is not whole.
+    pub(crate) good_bytes: u64,
+    pub(crate) recovery: Recovery,
+}
+
+/// Reads all whole frames from the beginning of the file.
+pub(crate) fn scan(file: &File, path: &Path) -> Result<Scan, JournalError> {
+    let fail = |error| JournalError::io("read", path)(error);
+    let mut input = BufReader::new(file);
+    input.rewind().map_err(fail)?;
+    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, recovery: Recovery::default() };
+    if let Some(torn) = read_header(&mut input, path)? {
+        scan.recovery.torn_bytes = torn;
+        return Ok(scan);
+    }
+    scan.good_bytes = HEADER.len() as u64;
+    let mut payload = Vec::new();
+    while next_payload(&mut input, &mut payload).map_err(fail)? {
+        let number = scan.entries.len() as u64 + 1;
+        let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
+        scan.entries.push(frame::decode(&payload).map_err(unknown)?);
+        scan.good_bytes += (HEAD_BYTES + payload.len()) as u64;
+    }
+    let whole = file.metadata().map_err(fail)?.len();
+    let left = whole.saturating_sub(scan.good_bytes);
+    if left > 0 {
+        input.seek(SeekFrom::Start(scan.good_bytes)).map_err(fail)?;
+        let mut rest = Vec::new();
+        input.take((HEAD_BYTES + MAX_PAYLOAD_BYTES) as u64).read_to_end(&mut rest).map_err(fail)?;
+        let torn = rest.len() as u64 == left && is_torn(&rest);
+        *(if torn { &mut scan.recovery.torn_bytes } else { &mut scan.recovery.damaged_bytes }) = left;
+    }
+    Ok(scan)
+}
+
+/// Reads the first line. `Some` is the length of a file that ends before it does.
+pub(crate) fn read_header(input: &mut impl Read, path: &Path) -> Result<Option<u64>, JournalError> {
+    let mut line = Vec::new();
+    input.by_ref().take(HEADER.len() as u64).read_to_end(&mut line).map_err(JournalError::io("read", path))?;
+    if line == HEADER {
+        return Ok(None);
+    }
+    if HEADER.starts_with(&line) {
+        return Ok(Some(line.len() as u64));
+    }
+    // A longer number has not ended yet.
+    input.by_ref().take(20).read_to_end(&mut line).map_err(JournalError::io("read", path))?;
+    let number = line.strip_prefix(HEADER_START).and_then(|rest| rest.split(|byte| *byte == b'\n').next());
+    let version = number.and_then(|number| std::str::from_utf8(number).ok()).and_then(|number| number.parse().ok());
+    Err(match version {
+        Some(version) if version > 1 => JournalError::Newer { path: path.to_path_buf(), version },
+        _ => JournalError::NotAJournal { path: path.to_path_buf() },
+    })
+}
+
+/// Reads the next frame; `false` at the end, and where something is wrong.
+pub(crate) fn next_payload(input: &mut impl Read, payload: &mut Vec<u8>) -> std::io::Result<bool> {
+    payload.clear();
+    input.by_ref().take(HEAD_BYTES as u64).read_to_end(payload)?;
+    let Some(head) = Head::read(payload).filter(|head| head.is_possible()) else { return Ok(false) };
+    payload.clear();
+    input.by_ref().take(head.length as u64).read_to_end(payload)?;
+    Ok(payload.len() == head.length && head.fits(payload))
+}
+
+/// Whether these bytes, which are no whole frame, are what an interrupted append leaves.
+fn is_torn(rest: &[u8]) -> bool {
+    let Some(head) = Head::read(rest) else { return true };
+    if rest.iter().all(|byte| *byte == 0) {
+        return true;
+    }
+    let begun = rest.get(HEAD_BYTES..).unwrap_or_default();
+    // A changed length also promises more than there is, but then the object is whole, with other records behind it.
+    head.is_possible() && head.length > begun.len() && frame::is_unfinished(begun)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torn_and_damaged() {
+        let json = r#"{"at":1,"text":"é\u00e9\\\"","n":[1.5e3,true,null,{}]}"#.as_bytes();
+        let framed = |length: u32, payload: &[u8]| [&length.to_le_bytes(), &[9; 4], payload].concat();
+        let length = u32::try_from(json.len()).unwrap();
+        for cut in 0..json.len() {
+            assert!(is_torn(&framed(length, &json[..cut])), "{cut}");
+        }
+        assert!(is_torn(&[1, 2, 3]) && is_torn(&[0; 4096]));
+        for (length, payload) in [
+            (length, json),
+            (length + 1, json),
+            (length + 100, &[json, b"\x09\0\0\0"].concat()),
+            (0, b"{"),
+            (u32::MAX, b"{"),
+            (length, b"{\"at\":1,\0"),
+            (length, b"[1"),
+        ] {
+            assert!(!is_torn(&framed(length, payload)), "{length} {payload:?}");
+        }
+    }
+
+    #[test]
+    fn words() {
+        let words = |torn_bytes, damaged_bytes, kept: Option<&str>| {
+            Recovery { torn_bytes, damaged_bytes, kept: kept.map(PathBuf::from) }.to_string()
+        };
+        assert_eq!(words(0, 0, None), "");
+        assert_eq!(words(5, 0, None), "The last record was not finished (5 bytes); what came before it is whole.");
+        assert_eq!(
+            words(0, 7, Some("a.journal.damaged")),
+            "The journal is damaged; the task goes on from the last record before the damage. The 7 bytes from there on are kept \
+             in \"a.journal.damaged\"."
+        );
+    }
+}

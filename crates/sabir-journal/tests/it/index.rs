@@ -1,0 +1,85 @@
+//! The list of tasks.
+
+use sabir_agent::{Outcome, Store, TaskId};
+use sabir_call::Protocol;
+use sabir_journal::{Journal, Summary, list};
+
+use crate::{Place, said, started};
+
+fn put(place: &Place, id: &str, at: u64, records: &[sabir_agent::Record]) {
+    let mut journal = Journal::create(place.path(), &TaskId::new(id), move || at).unwrap();
+    records.iter().for_each(|record| journal.append(record).unwrap());
+}
+
+#[track_caller]
+fn check(place: &Place, expected: &[&str]) {
+    let listed = list(place.path()).unwrap();
+    let words = listed.iter().map(|listed| match &listed.summary {
+        Ok(Summary { prompt, started_at, ended, records, .. }) => {
+            format!("{}: {prompt} at {started_at}, {ended:?}, {records}", listed.id)
+        }
+        Err(error) => format!("{}: {}", listed.id, error.to_string().split_once("\" ").unwrap().1),
+    });
+    assert_eq!(words.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn tasks_of_a_folder() {
+    let place = Place::new();
+    assert!(list(&place.path().join("none")).unwrap().is_empty());
+    check(&place, &[]);
+    let ended = sabir_agent::Record::Ended { outcome: Outcome::Completed, message: String::new() };
+    put(&place, "old", 5, &[started("old", "first"), said("x".repeat(20_000)), ended.clone()]);
+    put(&place, "new", 9, &[started("new", "second"), ended, said("more")]);
+    put(&place, "one", 7, &[started("one", "third")]);
+    put(&place, "bare", 8, &[]);
+    std::fs::write(place.path().join("alien.journal"), "hello").unwrap();
+    std::fs::write(place.path().join("late.journal"), "sabir journal 9\n").unwrap();
+    std::fs::write(place.path().join("old.journal.damaged"), "x").unwrap();
+    std::fs::write(place.path().join("no task.journal"), "x").unwrap();
+    check(
+        &place,
+        &[
+            "new: second at 9, None, 3",
+            "one: third at 7, None, 1",
+            "old: first at 5, Some(Completed), 3",
+            "alien: is no journal of Sabir, or its first line is damaged; it was left as it is",
+            "bare: holds no task: it ended before the task was written down; it can be removed",
+            "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
+        ],
+    );
+    let listed = list(place.path()).unwrap();
+    assert_eq!(
+        listed[2].summary.as_ref().unwrap(),
+        &Summary {
+            id: TaskId::new("old"),
+            prompt: "first".to_owned(),
+            model: "maker/model".to_owned(),
+            protocol: Protocol::Prompted("cline".to_owned()),
+            workspace: "/work/app".to_owned(),
+            started_at: 5,
+            last_at: 5,
+            ended: Some(Outcome::Completed),
+            records: 3,
+        }
+    );
+}
+
+#[test]
+fn torn_and_damaged_ends_are_listed() {
+    let ended = sabir_agent::Record::Ended { outcome: Outcome::Denied, message: "no".to_owned() };
+    let place = Place::new();
+    put(&place, "task-1", 5, &[started("task-1", "do"), said("x"), ended]);
+    let (mut bytes, ends) = place.frames();
+    for cut in ends[2]..bytes.len() {
+        std::fs::write(place.file(), &bytes[..cut]).unwrap();
+        check(&place, &["task-1: do at 5, None, 2"]);
+    }
+    bytes[ends[2] + 20] ^= 1;
+    std::fs::write(place.file(), &bytes).unwrap();
+    check(&place, &["task-1: do at 5, None, 3"]);
+    for cut in 16..=ends[1] - 1 {
+        std::fs::write(place.file(), &bytes[..cut]).unwrap();
+        check(&place, &["task-1: holds no task: it ended before the task was written down; it can be removed"]);
+    }
+}

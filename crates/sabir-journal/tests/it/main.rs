@@ -1,0 +1,87 @@
+//! Journals on a real file system: what comes back after every kind of accident.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, also in its helpers")]
+
+mod accidents;
+mod index;
+mod kills;
+mod records;
+
+use std::path::{Path, PathBuf};
+
+use sabir_agent::{Record, Speaker, Start, Store, TaskId};
+use sabir_call::Protocol;
+use sabir_journal::{Entry, Journal, JournalError, Recovery};
+use tempfile::TempDir;
+
+/// A folder for journals, and the task in it.
+struct Place {
+    folder: TempDir,
+    task: TaskId,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap(), task: TaskId::new("task-1") }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path().join("task-1.journal")
+    }
+
+    fn create(&self) -> Result<Journal, JournalError> {
+        Journal::create(self.path(), &self.task, clock())
+    }
+
+    fn open(&self) -> Result<(Journal, Vec<Entry>, Recovery), JournalError> {
+        Journal::open(self.path(), &self.task, clock())
+    }
+
+    /// A journal with these records.
+    fn with(records: &[Record]) -> Self {
+        let place = Self::new();
+        let mut journal = place.create().unwrap();
+        records.iter().for_each(|record| journal.append(record).unwrap());
+        place
+    }
+
+    /// The bytes of the file, and where each frame ends.
+    fn frames(&self) -> (Vec<u8>, Vec<usize>) {
+        let bytes = std::fs::read(self.file()).unwrap();
+        let mut ends = vec![16];
+        while let Some(head) = bytes.get(ends[ends.len() - 1]..).filter(|rest| !rest.is_empty()) {
+            let length = u32::from_le_bytes(head[..4].try_into().unwrap());
+            ends.push(ends[ends.len() - 1] + 8 + length as usize);
+        }
+        (bytes, ends)
+    }
+}
+
+/// A clock that counts: 1001, 1002, …
+fn clock() -> impl Fn() -> u64 + Send + 'static {
+    let now = std::sync::atomic::AtomicU64::new(1000);
+    move || now.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+}
+
+fn said(text: impl Into<String>) -> Record {
+    Record::Said { by: Speaker::User, text: text.into() }
+}
+
+fn started(task: &str, prompt: &str) -> Record {
+    Record::Started(Start {
+        task: TaskId::new(task),
+        prompt: prompt.to_owned(),
+        workspace: "/work/app".to_owned(),
+        model: "maker/model".to_owned(),
+        protocol: Protocol::Prompted("cline".to_owned()),
+        version: "0.1.0".to_owned(),
+    })
+}
+
+fn records_of(entries: Vec<Entry>) -> Vec<Record> {
+    entries.into_iter().map(|entry| entry.record).collect()
+}

@@ -1,7 +1,7 @@
 //! Dialects: calls written as text.
 //!
 //! A dialect is a row of [`dialects`]: a name, its literate spec (help, site and test suite in one), and how its calls are
-//! rendered. The [`Reader`](crate::Reader) reads all of them.
+//! rendered. The [`Reader`] reads all of them.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
 //! that the dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that says
@@ -127,7 +127,6 @@ fn same_arguments(call: &DraftCall, arguments: &Map<String, Value>) -> bool {
     call.arguments.iter().zip(arguments).all(|(read, (name, value))| {
         let same_value = match (value, read.form) {
             (Value::String(text), ArgForm::Raw) => read.text == *text,
-            (_, ArgForm::Raw) => read.text == value.to_string(),
             _ => serde_json::from_str::<Value>(&read.text).is_ok_and(|read| read == *value),
         };
         read.name == *name && same_value

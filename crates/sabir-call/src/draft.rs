@@ -54,6 +54,8 @@ pub struct DraftCall {
     pub state: DraftState,
     /// From the first byte to the last one so far.
     pub span: Span,
+    /// Where the tool's name stands; empty in a native call, whose name stands outside of the text.
+    pub name_span: Span,
 }
 
 /// An argument as far as it has come.
@@ -152,7 +154,7 @@ impl Sink for Draft {
                 Some(DraftPart::Thought(known)) => known.push_str(text),
                 _ => self.parts.push(DraftPart::Thought(text.to_owned())),
             },
-            Event::CallStart { index, id, name, dialect, at } => self.parts.push(DraftPart::Call(DraftCall {
+            Event::CallStart { index, id, name, dialect, at, name_at } => self.parts.push(DraftPart::Call(DraftCall {
                 index,
                 id: id.map(str::to_owned),
                 name: name.to_owned(),
@@ -160,6 +162,7 @@ impl Sink for Draft {
                 arguments: Vec::new(),
                 state: DraftState::Open,
                 span: Span::new(at, at),
+                name_span: Span::new(name_at, if dialect.is_some() { name_at + name.len() } else { name_at }),
             })),
             Event::ArgStart { index, name, form, at } => {
                 if let Some(call) = self.call_mut(index) {

@@ -8,7 +8,7 @@
 //! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never parsed for calls, never prose |
-//! | `CallStart` | index, id, name, dialect, at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
+//! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
 //! | `ArgEnd` | index, lead, at | closes the argument; `lead` goes before its deltas (see below) |
@@ -65,6 +65,8 @@ pub enum Event<'a> {
         dialect: Option<&'a str>,
         /// Offset of the first byte of the call.
         at: usize,
+        /// Offset of the first byte of the name; 0 in a native call, whose name stands outside of the text.
+        name_at: usize,
     },
     /// An argument opens.
     ArgStart {

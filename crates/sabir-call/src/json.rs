@@ -449,15 +449,12 @@ mod tests {
     /// Scans `text` in chunks of `size` bytes (at character boundaries) and writes what came out in one line.
     fn scan(text: &str, size: usize) -> String {
         let mut draft = Draft::default();
-        draft.event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0 });
+        draft.event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(0);
         let mut from = 0;
         while from < text.len() {
-            let mut to = (from + size).min(text.len());
-            while !text.is_char_boundary(to) {
-                to += 1;
-            }
-            scanner.push(&text[from..to], &mut draft);
+            let to = text.ceil_char_boundary((from + size).min(text.len()));
+            scanner.push(text.get(from..to).unwrap(), &mut draft);
             from = to;
         }
         let whole = scanner.finish(&mut draft);
@@ -512,7 +509,8 @@ mod tests {
     fn what_is_cut_is_never_whole() {
         let text = r#"{"path": "a\u00e9", "n": [1, "]"], "t": true}"#;
         for end in 1..text.len() {
-            assert!(scan(&text[..end], 3).ends_with("cut"), "{}", &text[..end]);
+            let cut = text.get(..end).unwrap();
+            assert!(scan(cut, 3).ends_with("cut"), "{cut}");
         }
         check("nul", "malformed_json@3 broken");
     }

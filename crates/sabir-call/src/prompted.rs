@@ -163,7 +163,7 @@ impl<S: Sink> Numbered<S> {
             Source::Text => &mut self.text,
             Source::Native => &mut self.native,
         };
-        let mut number = |index: u32| match known.iter().find(|(from, _)| *from == index) {
+        let mut number = |index: u32| match known.iter().rev().find(|(from, _)| *from == index) {
             Some((_, to)) => *to,
             None => {
                 known.push((index, self.next));
@@ -172,8 +172,8 @@ impl<S: Sink> Numbered<S> {
             }
         };
         let event = match event {
-            Event::CallStart { index, id, name, dialect, at } => {
-                Event::CallStart { index: number(index), id, name, dialect, at }
+            Event::CallStart { index, id, name, dialect, at, name_at } => {
+                Event::CallStart { index: number(index), id, name, dialect, at, name_at }
             }
             Event::ArgStart { index, name, form, at } => Event::ArgStart { index: number(index), name, form, at },
             Event::ArgDelta { index, text } => Event::ArgDelta { index: number(index), text },

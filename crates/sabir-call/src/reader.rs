@@ -25,10 +25,13 @@
 //! (`reader/call.rs`).
 
 mod call;
+mod doubt;
+pub(crate) mod find;
 mod opening;
 mod prose;
 mod tag;
 mod utf8;
+mod value;
 mod vocabulary;
 
 use crate::dialect::Selection;
@@ -37,6 +40,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use crate::tool::ToolSet;
 
 use call::Open;
+use find::find;
 use opening::{Look, Opening};
 use prose::Prose;
 use tag::{Interest, Lexed, Tag, lex};
@@ -61,16 +65,22 @@ pub struct Reader {
     blank: String,
     /// Offset of the window's first byte.
     offset: usize,
+    past: Past,
+    /// Faults found by looking at a tag, which wait for the prose before it.
+    faults: Vec<Fault>,
+    /// Inside the wrapper of the invoke dialect.
+    wrapped: bool,
+}
+
+/// What was read before.
+#[derive(Debug, Default)]
+struct Past {
     /// Calls opened so far.
     calls: u32,
     /// Where markup of a call was only mentioned.
     mention: Option<Mention>,
     /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
     closed: Vec<Closed>,
-    /// Faults found by looking at a tag, which wait for the prose before it.
-    faults: Vec<Fault>,
-    /// Inside the wrapper of the invoke dialect.
-    wrapped: bool,
 }
 
 #[derive(Debug)]
@@ -103,6 +113,14 @@ struct Closed {
     noted: Option<usize>,
 }
 
+/// The text that is looked at: what was held, and the new chunk.
+#[derive(Debug, Clone, Copy)]
+struct Window<'w> {
+    text: &'w str,
+    /// No more will come.
+    last: bool,
+}
+
 /// What a state did with the window.
 enum Step {
     /// Went on to this byte.
@@ -123,9 +141,7 @@ impl Reader {
             held: String::new(),
             blank: String::new(),
             offset: 0,
-            calls: 0,
-            mention: None,
-            closed: Vec::new(),
+            past: Past::default(),
             faults: Vec::new(),
             wrapped: false,
         }
@@ -146,14 +162,21 @@ impl Reader {
     /// Takes the next piece of text.
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
         if self.hold.is_empty() {
-            let taken = self.run(chunk, false, out);
+            // Nearly all of a stream is the inside of values.
+            if let State::Call(open) = &mut self.state
+                && open.take(chunk, out)
+            {
+                self.offset += chunk.len();
+                return;
+            }
+            let taken = self.run(Window { text: chunk, last: false }, out);
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
         } else {
-            let mut window = std::mem::take(&mut self.hold);
-            window.push_str(chunk);
-            let taken = self.run(&window, false, out);
-            window.drain(..taken);
-            self.hold = window;
+            let mut text = std::mem::take(&mut self.hold);
+            text.push_str(chunk);
+            let taken = self.run(Window { text: &text, last: false }, out);
+            text.drain(..taken);
+            self.hold = text;
         }
     }
 
@@ -163,9 +186,9 @@ impl Reader {
             self.invalid(out);
             self.push("\u{fffd}", out);
         }
-        let window = std::mem::take(&mut self.hold);
-        let taken = self.run(&window, true, out);
-        self.offset += window.len() - taken;
+        let text = std::mem::take(&mut self.hold);
+        let taken = self.run(Window { text: &text, last: true }, out);
+        self.offset += text.len() - taken;
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Prose | State::Gap => {}
             State::Thought(close, start) => self.unclosed_thought(close, start, out),
@@ -175,15 +198,15 @@ impl Reader {
         self.report_mention(out);
     }
 
-    fn run(&mut self, window: &str, last: bool, out: &mut dyn Sink) -> usize {
+    fn run(&mut self, window: Window<'_>, out: &mut dyn Sink) -> usize {
         let mut at = 0;
-        while at < window.len() {
+        while at < window.text.len() {
             let step = match self.state {
-                State::Prose => self.prose(window, at, last, out),
+                State::Prose => self.prose(window, at, out),
                 State::Gap => self.gap(window, at),
-                State::Thought(close, _) => self.thought(window, at, close, last, out),
-                State::Opening(_) => self.opening(window, at, last, out),
-                State::Call(_) => self.call(window, at, last, out),
+                State::Thought(close, _) => self.thought(window, at, close, out),
+                State::Opening(_) => self.opening(window, at, out),
+                State::Call(_) => self.call(window, at, out),
             };
             match step {
                 Step::To(next) => at = next,
@@ -198,19 +221,20 @@ impl Reader {
     }
 
     /// Prose, up to a tag that may be more than that.
-    fn prose(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
+    fn prose(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let mut at = from;
         let mut said = from;
         let look = loop {
-            at += self.prose.skip(window.get(at..).unwrap_or_default());
-            let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) else {
-                self.say(window.get(said..).unwrap_or_default(), out);
-                return Step::To(window.len());
-            };
-            let look = self.look(rest, at, last);
+            at += self.prose.skip(window.from(at));
+            let rest = window.from(at);
+            if rest.is_empty() {
+                self.say(window.from(said), out);
+                return Step::To(window.text.len());
+            }
+            let look = self.look(rest, at, window.last);
             let text = matches!(look, Look::Text);
             if !text || !self.faults.is_empty() {
-                self.say(window.get(said..at).unwrap_or_default(), out);
+                self.say(window.between(said, at), out);
                 said = at;
             }
             for fault in self.faults.drain(..) {
@@ -240,7 +264,7 @@ impl Reader {
             }
             Look::Open(opening, len) => {
                 self.held.clear();
-                self.held.push_str(window.get(at..at + len).unwrap_or_default());
+                self.held.push_str(window.between(at, at + len));
                 self.state = State::Opening(opening);
                 Step::To(at + len)
             }
@@ -248,8 +272,8 @@ impl Reader {
     }
 
     /// White space behind a call: no text if another call or nothing follows.
-    fn gap(&mut self, window: &str, from: usize) -> Step {
-        let rest = window.get(from..).unwrap_or_default();
+    fn gap(&mut self, window: Window<'_>, from: usize) -> Step {
+        let rest = window.from(from);
         let taken = take_blank(rest, &mut self.blank);
         if taken < rest.len() {
             self.state = State::Prose;
@@ -271,32 +295,33 @@ impl Reader {
         out.event(Event::Text { text });
     }
 
-    fn thought(&mut self, window: &str, from: usize, close: &'static str, last: bool, out: &mut dyn Sink) -> Step {
+    fn thought(&mut self, window: Window<'_>, from: usize, close: &'static str, out: &mut dyn Sink) -> Step {
         let mut at = from;
         loop {
-            let rest = window.get(at..).unwrap_or_default();
-            let Some(found) = memchr::memchr(b'<', rest.as_bytes()) else {
-                thought(window.get(from..), out);
-                self.prose.read(window.get(from..).and_then(last_char).unwrap_or_default());
-                return Step::To(window.len());
+            let Some(found) = find(b'<', window.from(at).as_bytes()) else {
+                thought(window.from(from), out);
+                self.prose.read(last_char(window.from(from)).unwrap_or_default());
+                return Step::To(window.text.len());
             };
             at += found;
-            let before = window.get(from..at).filter(|before| !before.is_empty()).and_then(last_char);
+            let before = last_char(window.between(from, at));
             let ticked = before.map_or(self.prose.previous() == b'`', |c| c == "`");
-            let tail = window.get(at..).unwrap_or_default();
-            let lexed = lex(tail, last, |name, _| match name == close {
+            let tail = window.from(at);
+            let lexed = lex(tail, window.last, |name, _| match name == close {
                 true => Interest::Plain,
                 false => self.vocabulary.interest_in_thought(name),
             });
             // Between backticks the closing tag is only mentioned, which takes one more character to see.
             let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
             let lexed = match lexed {
-                Lexed::Tag(tag) if ticked && tag.closes(close) && after(tag).is_none() && !last => Lexed::Partial,
+                Lexed::Tag(tag) if ticked && tag.closes(close) && after(tag).is_none() && !window.last => {
+                    Lexed::Partial
+                }
                 lexed => lexed,
             };
             match lexed {
                 Lexed::Tag(tag) if tag.closes(close) && !(ticked && after(tag) == Some(b'`')) => {
-                    thought(window.get(from..at), out);
+                    thought(window.between(from, at), out);
                     self.state = State::Gap;
                     return Step::To(at + tag.len);
                 }
@@ -308,10 +333,8 @@ impl Reader {
                     at += len;
                 }
                 Lexed::Partial => {
-                    thought(window.get(from..at), out);
-                    if let Some(before) = before {
-                        self.prose.read(before);
-                    }
+                    thought(window.between(from, at), out);
+                    self.prose.read(before.unwrap_or_default());
                     return Step::Wait(at);
                 }
                 Lexed::No => at += 1,
@@ -321,7 +344,7 @@ impl Reader {
 
     fn note_mention(&mut self, why: &'static str, name: String, at: usize, len: usize) {
         let start = self.offset + at;
-        self.mention.get_or_insert(Mention { why, name, span: Span::new(start, start + len) });
+        self.past.mention.get_or_insert(Mention { why, name, span: Span::new(start, start + len) });
     }
 
     fn unclosed_thought(&self, close: &str, start: usize, out: &mut dyn Sink) {
@@ -334,7 +357,8 @@ impl Reader {
 
     /// A message without calls that mentions one: perhaps a call was meant.
     fn report_mention(&mut self, out: &mut dyn Sink) {
-        let Some(mention) = self.mention.take().filter(|mention| self.calls == 0 && mention.why != opening::BARE)
+        let Some(mention) =
+            self.past.mention.take().filter(|mention| self.past.calls == 0 && mention.why != opening::BARE)
         else {
             return;
         };
@@ -353,6 +377,16 @@ impl Reader {
     }
 }
 
+impl<'w> Window<'w> {
+    fn from(self, at: usize) -> &'w str {
+        self.text.get(at..).unwrap_or_default()
+    }
+
+    fn between(self, from: usize, to: usize) -> &'w str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+}
+
 /// Moves white space from the start of `rest` to `held`, up to [`BLANK_CAP`] bytes in all.
 fn take_blank(rest: &str, held: &mut String) -> usize {
     let room = BLANK_CAP.saturating_sub(held.len());
@@ -361,8 +395,8 @@ fn take_blank(rest: &str, held: &mut String) -> usize {
     taken
 }
 
-fn thought(text: Option<&str>, out: &mut dyn Sink) {
-    if let Some(text) = text.filter(|text| !text.is_empty()) {
+fn thought(text: &str, out: &mut dyn Sink) {
+    if !text.is_empty() {
         out.event(Event::Thought { text });
     }
 }

@@ -196,7 +196,7 @@ fn whole(argument: &DraftArgument, repairs: Repairs) -> Option<(Vec<&'static str
 /// The arguments in the text of one whole JSON object without any fault.
 fn scan(text: &str) -> Option<Vec<DraftArgument>> {
     let mut draft = Draft::default();
-    draft.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0 });
+    draft.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
     let mut scanner = ArgumentScanner::new(0);
     scanner.push(text, &mut draft);
     let ended = scanner.finish(&mut draft) == Whole::Yes;

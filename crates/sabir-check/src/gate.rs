@@ -123,27 +123,21 @@ impl Checker {
             return Some(tool);
         }
         if let Some((rule, meant)) = self.repairs.tool(name, &self.tools) {
-            notes.repair(rule, call.span, name, &meant);
+            notes.repair(rule, notes.name_span(), name, &meant);
             return self.tools.get(&meant);
         }
         if name.is_empty() && notes.faults.iter().any(|fault| fault.kind == FaultKind::MissingName) {
             return None;
         }
-        let shown = shortened(name);
+        let (shown, span) = (shortened(name), notes.name_span());
         let fault = if self.tools.is_empty() {
-            notes
-                .fault(FaultKind::UnknownTool, call.span, format!("`{shown}` was called, but no tools are available"))
-                .hint("answer in words")
+            let message = format!("`{shown}` was called, but no tools are available");
+            notes.fault(FaultKind::UnknownTool, span, message).hint("answer in words")
         } else if is_placeholder(name) {
-            notes
-                .fault(
-                    FaultKind::Placeholder,
-                    call.span,
-                    format!("`{shown}` is a placeholder of the instructions, not a tool"),
-                )
-                .hint("put the name of a tool in its place")
+            let message = format!("`{shown}` is a placeholder of the instructions, not a tool");
+            notes.fault(FaultKind::Placeholder, span, message).hint("put the name of a tool in its place")
         } else {
-            let fault = notes.fault(FaultKind::UnknownTool, call.span, format!("there is no tool `{shown}`"));
+            let fault = notes.fault(FaultKind::UnknownTool, span, format!("there is no tool `{shown}`"));
             fault.hint(match self.tools.nearest(name) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the tools are {}", names(self.tools.iter().map(|tool| tool.name.as_str()))),
@@ -202,6 +196,12 @@ impl<'d> Notes<'d> {
     pub(crate) fn fault(&self, kind: FaultKind, span: Span, message: String) -> Fault {
         let fault = Fault::error(kind, span, message).in_call(self.call.index);
         if self.call.dialect.is_none() { fault.in_arguments_text() } else { fault }
+    }
+
+    /// Where the tool's name stands; the whole call where it does not stand in the text.
+    fn name_span(&self) -> Span {
+        let Span { start, end } = self.call.name_span;
+        if start < end { self.call.name_span } else { self.call.span }
     }
 
     /// Notes a fault, unless the parser has noted the same already.

@@ -22,7 +22,7 @@
 //! let source = "<read_file><path>a.rs</path><start_line>ten</start_line></read_file>";
 //! let mut draft = Draft::default();
 //! for event in [
-//!     Event::CallStart { index: 0, id: None, name: "read_file", dialect: Some("cline"), at: 0 },
+//!     Event::CallStart { index: 0, id: None, name: "read_file", dialect: Some("cline"), at: 0, name_at: 0 },
 //!     Event::ArgStart { index: 0, name: "path", form: ArgForm::Raw, at: 17 },
 //!     Event::ArgDelta { index: 0, text: "a.rs" },
 //!     Event::ArgEnd { index: 0, lead: "", at: 21 },

@@ -38,7 +38,7 @@ fn tools() -> ToolSet {
 fn draft(name: &str, arguments: &[&str], end: Option<Cut>) -> Draft {
     let mut draft = Draft::default();
     let mut at = 10;
-    draft.event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0 });
+    draft.event(Event::CallStart { index: 0, id: None, name, dialect: Some("cline"), at: 0, name_at: 1 });
     for (position, argument) in arguments.iter().enumerate() {
         let (name, rest) = argument.split_at(argument.find(['=', ':']).unwrap());
         let (form, text) = match (rest.strip_prefix(":="), rest.strip_prefix('=')) {
@@ -135,22 +135,22 @@ fn names_of_tools() {
     check(
         "read_fil",
         &["path=a"],
-        "rejected read_fil {\"path\":\"a\"}\n  unknown_tool@0: there is no tool `read_fil` [did you mean `read_file`?]",
+        "rejected read_fil {\"path\":\"a\"}\n  unknown_tool@1: there is no tool `read_fil` [did you mean `read_file`?]",
     );
     check(
         "zzz",
         &[],
-        "rejected zzz {}\n  unknown_tool@0: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
+        "rejected zzz {}\n  unknown_tool@1: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
     );
     check(
         "TOOL_NAME",
         &["PARAM_NAME=PARAM_VALUE"],
-        "rejected TOOL_NAME {\"PARAM_NAME\":\"PARAM_VALUE\"}\n  placeholder@0: `TOOL_NAME` is a placeholder of the instructions, not a tool [put the name of a tool in its place]\n  placeholder@10: `PARAM_NAME` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
+        "rejected TOOL_NAME {\"PARAM_NAME\":\"PARAM_VALUE\"}\n  placeholder@1: `TOOL_NAME` is a placeholder of the instructions, not a tool [put the name of a tool in its place]\n  placeholder@10: `PARAM_NAME` is a placeholder of the instructions, not an argument [put the name of an argument in its place]",
     );
     let checked = Checker::new(ToolSet::default()).check_all(&draft("x", &[], None));
     assert_eq!(
         line(&checked[0]),
-        "rejected x {}\n  unknown_tool@0: `x` was called, but no tools are available [answer in words]"
+        "rejected x {}\n  unknown_tool@1: `x` was called, but no tools are available [answer in words]"
     );
 }
 
@@ -299,7 +299,7 @@ fn cut_calls_never_run() {
     assert!(checked.faults[0].message.contains("the output limit"));
     // A call that is still open is no better.
     let mut open = Draft::default();
-    open.event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0 });
+    open.event(Event::CallStart { index: 0, id: None, name: "get_time", dialect: None, at: 0, name_at: 0 });
     assert_eq!(Checker::new(tools()).check_all(&open)[0].state, CallState::Cut);
 }
 
@@ -356,7 +356,7 @@ fn feedback_says_what_to_do() {
     let source = "<read_fil>";
     let draft_of = |name: &str| draft(name, &["path=a"], None);
     let text = words(source, &draft_of("read_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
-    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 1\n  |\n1 | <read_fil>\n  | ^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
+    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 2\n  |\n1 | <read_fil>\n  |  ^^^^^^^^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(words(source, &draft_of("read_file"), &Protocol::Native), None);
     let native = words(source, &draft_of("read_fil"), &Protocol::Native).unwrap();
@@ -388,7 +388,14 @@ fn feedback_is_capped_and_holds_no_file() {
     let content = format!("content:{}", serde_json::to_string(&[&file]).unwrap());
     let mut draft = Draft::default();
     for index in 0..40 {
-        draft.event(Event::CallStart { index, id: None, name: "write_to_file", dialect: Some("cline"), at: 0 });
+        draft.event(Event::CallStart {
+            index,
+            id: None,
+            name: "write_to_file",
+            dialect: Some("cline"),
+            at: 0,
+            name_at: 0,
+        });
         let json = content.strip_prefix("content:").unwrap();
         for (name, form, text) in
             [("path", ArgForm::Json, "1"), ("content", ArgForm::Json, json), (&file, ArgForm::Raw, "x")]

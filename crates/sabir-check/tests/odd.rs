@@ -44,7 +44,7 @@ proptest! {
         let parameters = json!({"type": "object", "properties": {"a": a, "b": b}, "required": ["a"]});
         let tools = ToolSet::new(vec![ToolSpec::new("t", "", parameters)]).unwrap();
         let mut draft = Draft::default();
-        draft.event(Event::CallStart { index: 0, id: None, name: "t", dialect: Some("cline"), at: 0 });
+        draft.event(Event::CallStart { index: 0, id: None, name: "t", dialect: Some("cline"), at: 0, name_at: 0 });
         for (name, form, text) in &arguments {
             let form = [ArgForm::Raw, ArgForm::String, ArgForm::Json][usize::from(*form)];
             draft.event(Event::ArgStart { index: 0, name, form, at: 0 });

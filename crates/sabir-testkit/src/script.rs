@@ -237,7 +237,7 @@ impl Reply {
                     }
                 }
                 Say::Call { id, name, arguments } => {
-                    draft.event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0 });
+                    draft.event(Event::CallStart { index, id: Some(id), name, dialect: None, at: 0, name_at: 0 });
                     for (name, value) in arguments {
                         let (form, text) = match value {
                             Value::String(text) => (ArgForm::String, text.clone()),

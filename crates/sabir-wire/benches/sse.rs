@@ -50,7 +50,7 @@ fn openai_chat(bencher: divan::Bencher<'_, '_>, size: usize) {
 fn arguments(bencher: divan::Bencher<'_, '_>, wire: Wire) {
     let text = "line of text\n".repeat(80_000);
     let mut draft = Draft::default();
-    draft.event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0 });
+    draft.event(Event::CallStart { index: 0, id: Some("c"), name: "write", dialect: None, at: 0, name_at: 0 });
     draft.event(Event::ArgStart { index: 0, name: "content", form: ArgForm::String, at: 0 });
     draft.event(Event::ArgDelta { index: 0, text: &text });
     draft.event(Event::ArgEnd { index: 0, lead: "", at: 0 });

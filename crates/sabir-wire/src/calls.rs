@@ -106,7 +106,7 @@ impl NativeCall {
         let index = *next;
         *next += 1;
         let id = Some(self.id.as_str()).filter(|id| !id.is_empty());
-        out.event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0 });
+        out.event(Event::CallStart { index, id, name: &self.name, dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(index);
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {

@@ -27,7 +27,8 @@ pub fn play(draft: &Draft, size: usize, sink: &mut dyn Sink) {
 fn play_call(call: &DraftCall, size: usize, sink: &mut dyn Sink) {
     let index = call.index;
     let (id, dialect) = (call.id.as_deref(), call.dialect.as_deref());
-    sink.event(Event::CallStart { index, id, name: &call.name, dialect, at: call.span.start });
+    let (at, name_at) = (call.span.start, call.name_span.start);
+    sink.event(Event::CallStart { index, id, name: &call.name, dialect, at, name_at });
     for argument in &call.arguments {
         let at = argument.span.start;
         sink.event(Event::ArgStart { index, name: &argument.name, form: argument.form, at });
@@ -67,7 +68,7 @@ mod tests {
         let mut draft = Draft::default();
         draft.event(Event::Thought { text: "hm" });
         draft.event(Event::Text { text: "ü€😀 words" });
-        draft.event(Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0 });
+        draft.event(Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 });
         draft.event(Event::ArgStart { index: 0, name: "a", form: ArgForm::String, at: 6 });
         draft.event(Event::ArgDelta { index: 0, text: "text" });
         draft.event(Event::ArgEnd { index: 0, lead: "\n", at: 10 });

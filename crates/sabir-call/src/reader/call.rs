@@ -8,17 +8,24 @@
 //! * anything else: it was content.
 //!
 //! A complete example of a call inside a value (its opening tag followed by an argument's tag, up to its close) nests, and
-//! nothing in it ends the value. Whatever leaves a doubt (an unknown argument between two closing tags, a call's close
-//! without its argument's, a closing tag of an argument that had ended before) is noted; if the doubt is confirmed by what
-//! follows, the call is rejected and never guessed.
+//! nothing in it ends the value. Whatever leaves a doubt is weighed in `reader/doubt.rs`; a call is rejected, never guessed.
+
+use std::collections::HashSet;
 
 use crate::dialect::{CLINE, INVOKE as INVOKE_DIALECT};
 use crate::event::{ArgForm, Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
+use super::doubt::{Before, Doubt, Role};
+use super::find::find;
 use super::tag::{Interest, Lexed, Tag, lex};
-use super::vocabulary::{PARAMETER, Vocabulary};
-use super::{Closed, Reader, State, Step, take_blank};
+use super::value::{Phase, Value};
+use super::vocabulary::PARAMETER;
+use super::{Closed, Reader, State, Step, Window, take_blank};
+
+/// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to
+/// do harm has more than this.
+const CLOSED_CAP: usize = 256;
 
 /// Which tags spell a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,87 +39,18 @@ pub(super) enum Form {
 /// A call that is being read.
 #[derive(Debug)]
 pub(super) struct Open {
-    index: u32,
-    form: Form,
-    name: String,
-    tool: Option<usize>,
+    pub(super) index: u32,
+    pub(super) form: Form,
+    pub(super) name: String,
+    pub(super) tool: Option<usize>,
     pub(super) call_close: String,
-    given: Vec<String>,
-    value: Value,
-    doubt: Doubt,
+    /// The arguments given so far, and the one that is being read.
+    pub(super) given: HashSet<String>,
+    argument: String,
+    pub(super) value: Value,
+    pub(super) doubt: Doubt,
     /// Faults that wait for the text before them.
     faults: Vec<Fault>,
-}
-
-/// The value that is being read.
-#[derive(Debug)]
-struct Value {
-    /// The closing tag's name.
-    close: String,
-    phase: Phase,
-    /// The line feed that the value began with.
-    lead: &'static str,
-    /// A line feed that stood behind a candidate which was content, and may yet be the last of the value.
-    pending: &'static str,
-    /// How many complete examples of a call we are in.
-    depth: u32,
-    /// Arguments opened inside the value and not closed there.
-    inner: Vec<String>,
-    /// The tag before, if only white space has followed it.
-    before: Before,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Before the first byte.
-    Start,
-    /// In the value.
-    Body,
-    /// Behind a closing tag at that offset, which is held behind so many bytes of line feed.
-    Closing(usize, usize),
-}
-
-/// What the last tag inside a value was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Nothing,
-    /// A call's opening tag.
-    Open,
-    /// A closing tag of an argument that had ended before.
-    Ended,
-    /// The closing tag of an unknown argument.
-    Stranger,
-}
-
-/// What may be wrong with the call although its text can be read.
-#[derive(Debug, Default)]
-struct Doubt {
-    /// A tag between a closing tag and a call's close that no argument has.
-    stranger: Option<(String, Span)>,
-    /// A call's close without the argument's.
-    unclosed: Option<Span>,
-    /// A closing tag in the wrong place.
-    wrong_close: Option<(String, Span)>,
-    /// The fault is out.
-    told: bool,
-}
-
-/// What a tag inside a value means.
-enum Role {
-    /// Ends the argument.
-    ArgumentClose,
-    /// Ends a call of this kind.
-    CallClose,
-    /// Opens a call.
-    CallOpen,
-    /// Opens an argument.
-    ArgumentOpen,
-    /// Closes another argument.
-    OtherClose,
-    /// Closes the stranger.
-    StrangerClose,
-    /// Nothing.
-    Content,
 }
 
 impl Form {
@@ -125,7 +63,7 @@ impl Form {
     }
 
     /// The name of the argument that a tag opens.
-    fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
+    pub(super) fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
         match self {
             Self::Cline if !tag.close => Some(tag.name),
             Self::Invoke(prefix) if !tag.close && tag.split_name() == (prefix, PARAMETER) => {
@@ -137,18 +75,26 @@ impl Form {
 }
 
 impl Open {
-    pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>) -> Self {
-        let call_close = name.clone();
-        let (given, doubt) = (Vec::new(), Doubt::default());
-        let (value, faults) = (Value::new(String::new(), false), Vec::new());
-        Self { index, form, name, tool, call_close, given, value, doubt, faults }
+    pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>, call_close: String) -> Self {
+        Self {
+            index,
+            form,
+            name,
+            tool,
+            call_close,
+            given: HashSet::new(),
+            argument: String::new(),
+            value: Value::new(String::new(), false),
+            doubt: Doubt::default(),
+            faults: Vec::new(),
+        }
     }
 
     /// Takes the tag that opens an argument.
     pub(super) fn begin_argument(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn Sink) {
         let name = self.form.argument(&tag).unwrap_or_default();
         let span = Span::new(at, at + tag.len);
-        if self.given.iter().any(|given| given == name) {
+        if self.given.contains(name) {
             let message = format!("`{name}` is given twice, so the value before it could end in two places");
             self.fault(FaultKind::DoubledArgument, span, message, "give each argument once");
         } else if name.is_empty() {
@@ -163,179 +109,32 @@ impl Open {
         self.report(out);
         let form = if json { ArgForm::Json } else { ArgForm::Raw };
         out.event(Event::ArgStart { index: self.index, name, form, at: span.end });
-        self.given.push(name.to_owned());
+        self.given.insert(name.to_owned());
+        name.clone_into(&mut self.argument);
         self.value = Value::new(tag.name.to_owned(), json);
         self.doubt.stranger = None;
     }
 
-    fn fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
-        let argument = self.given.last().cloned().unwrap_or_default();
-        self.faults.push(Fault::error(kind, span, message).in_call(self.index).in_argument(argument).hint(hint));
+    pub(super) fn fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
+        let fault = Fault::error(kind, span, message).in_call(self.index).in_argument(self.argument.clone());
+        self.faults.push(fault.hint(hint));
     }
 
-    fn report(&mut self, out: &mut dyn Sink) {
+    pub(super) fn report(&mut self, out: &mut dyn Sink) {
         for fault in self.faults.drain(..) {
             out.event(Event::Fault(&fault));
-        }
-    }
-
-    fn role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> Role {
-        if tag.closes(&self.value.close) {
-            return Role::ArgumentClose;
-        }
-        if tag.closes(&self.call_close) {
-            return Role::CallClose;
-        }
-        if self.doubt.stranger.as_ref().is_some_and(|(name, _)| tag.closes(name)) {
-            return Role::StrangerClose;
-        }
-        match &self.form {
-            Form::Invoke(_) if tag.opens(&self.call_close) => Role::CallOpen,
-            Form::Invoke(_) if self.form.argument(tag).is_some() => Role::ArgumentOpen,
-            Form::Invoke(_) => Role::Content,
-            Form::Cline if vocabulary.declares(self.tool, tag.name) && self.tool.is_some() => {
-                if tag.close {
-                    Role::OtherClose
-                } else {
-                    Role::ArgumentOpen
-                }
-            }
-            Form::Cline if !tag.close && (tag.name == self.name || vocabulary.exact(tag.name).is_some()) => {
-                Role::CallOpen
-            }
-            Form::Cline => Role::Content,
-        }
-    }
-
-    fn interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> Interest {
-        if name == self.value.close || name == self.call_close {
-            return if close || self.form == Form::Cline { Interest::Plain } else { Interest::Any };
-        }
-        let stranger = self.doubt.stranger.as_ref().is_some_and(|(stranger, _)| close && name == stranger);
-        let known = match &self.form {
-            Form::Cline => {
-                (self.tool.is_some() && vocabulary.declares(self.tool, name)) || vocabulary.exact(name).is_some()
-            }
-            Form::Invoke(_) => false,
-        };
-        if stranger || known { Interest::Plain } else { Interest::None }
-    }
-
-    /// Weighs a tag inside the value that does not end it. True: the call ends here, rejected.
-    fn weigh(&mut self, role: &Role, name: &str, span: Span) -> bool {
-        let before = std::mem::replace(&mut self.value.before, Before::Nothing);
-        let top = self.value.depth == 0;
-        match role {
-            Role::CallOpen => {
-                // An example of another tool has closing tags of its own and ends nothing here.
-                if name == self.call_close {
-                    self.value.before = Before::Open;
-                }
-                if top && self.doubt.unclosed.is_some() {
-                    self.tell_unclosed();
-                }
-            }
-            Role::ArgumentOpen if top && before == Before::Stranger => self.tell_stranger(),
-            Role::ArgumentOpen if before == Before::Open => self.value.depth = self.value.depth.saturating_add(1),
-            Role::ArgumentOpen | Role::CallClose if top && before == Before::Ended => {
-                let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
-                self.tell(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
-            }
-            Role::ArgumentOpen if top => self.value.inner.push(name.to_owned()),
-            Role::CallClose if !top => self.value.depth -= 1,
-            Role::CallClose if before == Before::Stranger => {
-                self.tell_stranger();
-                return true;
-            }
-            Role::CallClose if before != Before::Open => _ = self.doubt.unclosed.get_or_insert(span),
-            Role::OtherClose if top => match self.value.inner.iter().rposition(|inner| inner == name) {
-                Some(at) => _ = self.value.inner.remove(at),
-                None if self.given.iter().any(|given| given == name) => self.value.before = Before::Ended,
-                None => {}
-            },
-            Role::StrangerClose if top => self.value.before = Before::Stranger,
-            _ => {}
-        }
-        false
-    }
-
-    fn tell(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
-        if !std::mem::replace(&mut self.doubt.told, true) {
-            self.fault(kind, span, message, hint);
-        }
-    }
-
-    fn tell_stranger(&mut self) {
-        let Some((name, span)) = self.doubt.stranger.take() else { return };
-        let message = format!("`{}` has no argument `{name}`", self.name);
-        self.tell(FaultKind::UnknownArgument, span, message, "leave it out, or use a declared argument");
-    }
-
-    fn tell_unclosed(&mut self) {
-        let Some(span) = self.doubt.unclosed else { return };
-        let (call, argument) = (self.call_close.clone(), self.value.close.clone());
-        let message = format!("`</{call}>` stands here while `{argument}` is still open: `</{argument}>` is missing");
-        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `</{argument}>` first"));
-    }
-
-    /// What the end of the text says about a call that was not closed.
-    fn explain_cut(&mut self, out: &mut dyn Sink) {
-        if let Some((name, span)) = self.doubt.wrong_close.take() {
-            let message = format!("`</{name}>` stands where `</{}>` was expected", self.call_close);
-            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `</{}>`", self.call_close));
-        }
-        self.tell_unclosed();
-        self.report(out);
-    }
-}
-
-impl Value {
-    /// In JSON text, where the argument's tag says so, a line feed at the start means nothing.
-    fn new(close: String, json: bool) -> Self {
-        let phase = if json { Phase::Body } else { Phase::Start };
-        Self { close, phase, lead: "", pending: "", depth: 0, inner: Vec::new(), before: Before::Nothing }
-    }
-
-    /// Length of the line feed at the end of `text` that would pair with the one at the start of the value.
-    fn trailing(&self, text: &str) -> usize {
-        let pairs = match self.lead {
-            "\r\n" => text.ends_with("\r\n"),
-            "\n" => text.ends_with('\n') && !text.ends_with("\r\n"),
-            _ => false,
-        };
-        if pairs { self.lead.len() } else { 0 }
-    }
-
-    /// Splits off the line feed at the end that must wait for what follows.
-    fn split_pending<'t>(&self, text: &'t str) -> (&'t str, &'static str) {
-        let pending = match self.undecided(text) {
-            0 => "",
-            2 => "\r\n",
-            _ if text.ends_with('\r') => "\r",
-            _ => "\n",
-        };
-        (text.get(..text.len() - pending.len()).unwrap_or_default(), pending)
-    }
-
-    /// Length of what must wait at the end of a chunk because it may become that line feed.
-    fn undecided(&self, text: &str) -> usize {
-        match self.lead {
-            "" => 0,
-            _ if text.ends_with("\r\n") => 2,
-            _ if text.ends_with('\n') || text.ends_with('\r') => 1,
-            _ => 0,
         }
     }
 }
 
 impl Reader {
     /// Goes on inside a call.
-    pub(super) fn call(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
+    pub(super) fn call(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let State::Call(open) = &mut self.state else { return Step::To(from) };
         match open.value.phase {
             Phase::Start => {
-                let rest = window.get(from..).unwrap_or_default();
-                if rest == "\r" && !last {
+                let rest = window.from(from);
+                if rest == "\r" && !window.last {
                     return Step::Wait(from);
                 }
                 let lead = ["\r\n", "\n"].into_iter().find(|lead| rest.starts_with(lead));
@@ -343,29 +142,29 @@ impl Reader {
                 open.value.phase = Phase::Body;
                 Step::To(from + open.value.lead.len())
             }
-            Phase::Body => self.body(window, from, last, out),
-            Phase::Closing(at, feed) => self.closing(window, from, last, (at, feed), out),
+            Phase::Body => self.body(window, from, out),
+            Phase::Closing(at, feed) => self.closing(window, from, (at, feed), out),
         }
     }
 
-    fn body(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
+    fn body(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let State::Call(open) = &mut self.state else { return Step::To(from) };
         let (mut at, mut said) = (from, from);
         loop {
-            let rest = window.get(at..).unwrap_or_default();
-            let Some(found) = memchr::memchr(b'<', rest.as_bytes()) else {
-                open.pass(rest);
-                let run = window.get(said..).unwrap_or_default();
-                let keep = if last { 0 } else { open.value.undecided(run) };
+            let rest = window.from(at);
+            let Some(found) = find(b'<', rest.as_bytes()) else {
+                open.value.pass(rest);
+                let run = window.from(said);
+                let keep = if window.last { 0 } else { open.value.undecided(run) };
                 open.emit(run.get(..run.len() - keep), out);
-                return Step::Wait(window.len() - keep);
+                return Step::Wait(window.text.len() - keep);
             };
-            open.pass(rest.get(..found).unwrap_or_default());
+            open.value.pass(rest.get(..found).unwrap_or_default());
             at += found;
-            let tail = window.get(at..).unwrap_or_default();
+            let tail = window.from(at);
             let vocabulary = &self.vocabulary;
-            let lexed = lex(tail, last, |name, close| open.interest(name, close, vocabulary));
-            let run = window.get(said..at).unwrap_or_default();
+            let lexed = lex(tail, window.last, |name, close| open.interest(name, close, vocabulary));
+            let run = window.between(said, at);
             let tag = match lexed {
                 Lexed::No => {
                     open.value.before = Before::Nothing;
@@ -382,19 +181,13 @@ impl Reader {
             let role = open.role(&tag, vocabulary);
             let span = Span::new(self.offset + at, self.offset + at + tag.len);
             if matches!(role, Role::ArgumentClose) && open.value.depth == 0 {
-                let mut feed = open.value.trailing(run);
-                open.emit(run.get(..run.len() - feed), out);
-                self.held.clear();
-                if run.is_empty() {
-                    feed = open.value.trailing(open.value.pending);
-                    self.held.push_str(std::mem::take(&mut open.value.pending));
-                }
-                self.held.push_str(window.get(at - feed.min(run.len())..at + tag.len).unwrap_or_default());
+                let feed = open.emit_value(run, &mut self.held, out);
+                self.held.push_str(window.between(at, at + tag.len));
                 open.value.phase = Phase::Closing(span.start, feed);
                 return Step::To(at + tag.len);
             }
             let ends = open.weigh(&role, tag.name, span);
-            if ends || !open.faults.is_empty() {
+            if ends || open.has_faults() {
                 open.emit(Some(run), out);
                 open.report(out);
                 said = at;
@@ -409,11 +202,13 @@ impl Reader {
     }
 
     /// Behind a candidate: white space, then whatever decides.
-    fn closing(&mut self, window: &str, from: usize, last: bool, held: (usize, usize), out: &mut dyn Sink) -> Step {
-        let rest = window.get(from..).unwrap_or_default();
-        let at = from + take_blank(rest, &mut self.held);
-        let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) else { return Step::To(at) };
-        let tag = match lex(rest, last, |_, _| Interest::Any) {
+    fn closing(&mut self, window: Window<'_>, from: usize, held: (usize, usize), out: &mut dyn Sink) -> Step {
+        let at = from + take_blank(window.from(from), &mut self.held);
+        let rest = window.from(at);
+        if rest.is_empty() {
+            return Step::To(at);
+        }
+        let tag = match lex(rest, window.last, |_, _| Interest::Any) {
             Lexed::Partial => return Step::Wait(at),
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
@@ -471,29 +266,36 @@ impl Reader {
             out.event(Event::ArgEnd { index: open.index, lead: open.value.lead, at: value_end });
         }
         out.event(Event::CallEnd { index: open.index, at: span.end });
-        let argument = open.given.last().cloned().unwrap_or_default();
-        let (argument_close, call_close) = (open.value.close, open.call_close);
-        let known = |closed: &Closed| closed.argument_close == argument_close && closed.call_close == call_close;
-        if !self.closed.iter().any(known) {
-            self.closed.push(Closed { index: open.index, argument, argument_close, call_close, noted: None });
+        let Open { index, argument, call_close, value, .. } = *open;
+        let known = |closed: &Closed| closed.argument_close == value.close && closed.call_close == call_close;
+        if self.past.closed.len() < CLOSED_CAP && !self.past.closed.iter().any(known) {
+            self.past.closed.push(Closed { index, argument, argument_close: value.close, call_close, noted: None });
         }
     }
 
     /// The text ended inside a call.
     pub(super) fn cut_call(&mut self, mut open: Open, why: Cut, out: &mut dyn Sink) {
-        let held = std::mem::take(&mut self.held);
+        self.held.clear();
         if let Phase::Closing(at, feed) = open.value.phase {
             let lead = if feed == 0 { open.value.lead } else { "" };
             out.event(Event::ArgEnd { index: open.index, lead, at: at - feed });
         }
-        self.held = held;
-        self.held.clear();
         open.explain_cut(out);
         out.event(Event::CallCut { index: open.index, why, at: self.offset });
     }
 }
 
 impl Open {
+    /// The hot path: takes a whole chunk that is nothing but a piece of the value. False: look closer.
+    pub(super) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        let inside = self.value.phase == Phase::Body && self.value.before == Before::Nothing;
+        let plain = inside && find(b'<', chunk.as_bytes()).is_none() && self.value.undecided(chunk) == 0;
+        if plain {
+            self.emit(Some(chunk), out);
+        }
+        plain
+    }
+
     /// Emits a piece of the value, after the line feed that waited for it.
     fn emit(&mut self, text: Option<&str>, out: &mut dyn Sink) {
         if text.is_some_and(|text| !text.is_empty()) {
@@ -502,15 +304,27 @@ impl Open {
         }
     }
 
+    /// Emits what precedes a closing tag, up to a line feed that may be the wrapper's, which goes to `held`. Returns the
+    /// length of that.
+    fn emit_value(&mut self, run: &str, held: &mut String, out: &mut dyn Sink) -> usize {
+        held.clear();
+        let feed = self.value.trailing(if run.is_empty() { self.value.pending } else { run });
+        if run.is_empty() && feed > 0 {
+            held.push_str(std::mem::take(&mut self.value.pending));
+        }
+        self.flush(out);
+        let (text, rest) = run.split_at_checked(run.len().saturating_sub(feed)).unwrap_or((run, ""));
+        self.emit(Some(text), out);
+        held.push_str(rest);
+        feed
+    }
+
     fn flush(&mut self, out: &mut dyn Sink) {
         delta(self.index, Some(std::mem::take(&mut self.value.pending)), out);
     }
 
-    /// Takes note of text between two tags of a value.
-    fn pass(&mut self, text: &str) {
-        if self.value.before != Before::Nothing && text.bytes().any(|byte| !byte.is_ascii_whitespace()) {
-            self.value.before = Before::Nothing;
-        }
+    fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use super::call::{Form, Open};
 use super::tag::{Interest, Lexed, Tag, lex};
 use super::vocabulary::{INVOKE, PARAMETER, THOUGHTS, WRAPPER, base};
-use super::{Reader, State, Step, take_blank};
+use super::{Reader, State, Step, Window, take_blank};
 
 /// What a tag in prose is.
 pub(super) enum Look {
@@ -38,6 +38,8 @@ pub(super) struct Opening {
     tag: String,
     /// The tool's name as written.
     name: String,
+    /// Offset of that name.
+    name_at: usize,
     /// Offset and length of the tag.
     at: usize,
     len: usize,
@@ -55,6 +57,26 @@ enum Kind {
     Wrapper,
     /// `<invoke …>`.
     Invoke,
+}
+
+impl Opening {
+    /// The tag that stands at that offset.
+    fn new(kind: Kind, tag: Tag<'_>, at: usize, first: bool) -> Self {
+        let (name_at, name) = match kind {
+            Kind::Invoke => tag.find_attribute("name").unwrap_or_default(),
+            _ => (1, tag.name),
+        };
+        let (tag_name, name) = (tag.name.to_owned(), name.to_owned());
+        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first }
+    }
+
+    /// Which tags spell the call that it may open.
+    fn form(&self) -> Form {
+        match self.kind {
+            Kind::Invoke => Form::Invoke(self.tag.strip_suffix(INVOKE).unwrap_or_default().to_owned()),
+            _ => Form::Cline,
+        }
+    }
 }
 
 impl Reader {
@@ -91,11 +113,13 @@ impl Reader {
         if self.vocabulary.is_empty() {
             return Interest::None;
         }
-        if selection.includes(INVOKE_DIALECT) && matches!(base(name), WRAPPER | INVOKE) {
-            return Interest::Any;
+        match base(name) {
+            WRAPPER if selection.includes(INVOKE_DIALECT) => return Interest::Quoted,
+            INVOKE if selection.includes(INVOKE_DIALECT) => return Interest::Any,
+            _ => {}
         }
         let ends = |closed: &super::Closed| name == closed.argument_close || name == closed.call_close;
-        if close && self.closed.iter().any(ends) {
+        if close && self.past.closed.iter().any(ends) {
             return Interest::Plain;
         }
         if !selection.includes(CLINE) {
@@ -121,11 +145,7 @@ impl Reader {
                 None => Kind::Unknown,
             },
         };
-        let name = match kind {
-            Kind::Invoke => tag.attribute("name").unwrap_or_default().to_owned(),
-            _ => tag.name.to_owned(),
-        };
-        let opening = Opening { kind, tag: tag.name.to_owned(), name, at: start, len: tag.len, first };
+        let opening = Opening::new(kind, tag, start, first);
         match kind {
             Kind::Tool(_) if !tag.is_plain() && !first => Look::Text,
             Kind::Tool(_) if !tag.is_plain() => {
@@ -138,7 +158,7 @@ impl Reader {
 
     /// A call whose tag cannot be understood: over as soon as it began.
     pub(super) fn malformed_call(&mut self, opening: &Opening, fault: Fault, out: &mut dyn Sink) {
-        let (index, at) = (self.begin(opening, &Form::Cline, out), fault.span.end);
+        let (index, at) = (self.begin(opening, out), fault.span.end);
         out.event(Event::Fault(&fault.in_call(index)));
         out.event(Event::CallEnd { index, at });
         self.state = State::Gap;
@@ -151,7 +171,7 @@ impl Reader {
         }
         let position = self.prose.position();
         let mut doubtful = None;
-        for (at, closed) in self.closed.iter_mut().enumerate() {
+        for (at, closed) in self.past.closed.iter_mut().enumerate() {
             if tag.name == closed.argument_close {
                 closed.noted = Some(position + tag.len);
             } else if closed.noted.is_some_and(|noted| tag.name == closed.call_close && self.prose.blank_since(noted)) {
@@ -161,14 +181,14 @@ impl Reader {
         if let Some(at) = doubtful {
             self.doubtful_end(at, span);
         }
-        if self.mention.as_ref().is_some_and(|mention| mention.name == tag.name && mention.why == BARE) {
+        if self.past.mention.as_ref().is_some_and(|mention| mention.name == tag.name && mention.why == BARE) {
             self.bare_call(tag.name, span);
         }
         Look::Text
     }
 
     fn bare_call(&mut self, name: &str, span: Span) {
-        let Some(mention) = self.mention.take() else { return };
+        let Some(mention) = self.past.mention.take() else { return };
         let span = Span::new(mention.span.start, span.end);
         let message = format!("`<{name}>` holds words but no argument tags, so it is no call");
         let tool = self.vocabulary.resolve(name).and_then(|at| self.vocabulary.tool(at));
@@ -179,12 +199,12 @@ impl Reader {
 
     /// The closing tags of a call once more: its last value may have been meant to go on to here.
     fn doubtful_end(&mut self, at: usize, span: Span) {
-        let closed = self.closed.swap_remove(at);
+        let closed = self.past.closed.swap_remove(at);
         let message = format!(
             "the value of `{}` could end in two places: the closing tags of its call stand twice",
             closed.argument
         );
-        for index in closed.index..self.calls {
+        for index in closed.index..self.past.calls {
             let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
             let fault = fault.in_argument(closed.argument.clone());
             self.faults.push(fault.hint("write each call's closing tags once, or keep them out of its values"));
@@ -192,25 +212,23 @@ impl Reader {
     }
 
     /// White space, then whatever decides.
-    pub(super) fn opening(&mut self, window: &str, from: usize, last: bool, out: &mut dyn Sink) -> Step {
-        let rest = window.get(from..).unwrap_or_default();
-        let at = from + take_blank(rest, &mut self.held);
-        let Some(rest) = window.get(at..).filter(|rest| !rest.is_empty()) else { return Step::To(at) };
-        let next = match lex(rest, last, |_, _| Interest::Any) {
+    pub(super) fn opening(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
+        let at = from + take_blank(window.from(from), &mut self.held);
+        let rest = window.from(at);
+        if rest.is_empty() {
+            return Step::To(at);
+        }
+        let next = match lex(rest, window.last, |_, _| Interest::Any) {
             Lexed::Partial => return Step::Wait(at),
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
         };
-        let State::Opening(mut opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
+        let State::Opening(opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
         if let (Kind::Wrapper, Some(tag)) = (opening.kind, next.filter(|tag| !tag.close && base(tag.name) == INVOKE)) {
             // The wrapper is no text, unless what it wraps turns out to be none either.
             self.wrapped = true;
             self.held.push_str(rest.get(..tag.len).unwrap_or_default());
-            opening.kind = Kind::Invoke;
-            (opening.at, opening.len) = (self.offset + at, tag.len);
-            opening.tag = tag.name.to_owned();
-            opening.name = tag.attribute("name").unwrap_or_default().to_owned();
-            self.state = State::Opening(opening);
+            self.state = State::Opening(Opening::new(Kind::Invoke, tag, self.offset + at, opening.first));
             return Step::To(at + tag.len);
         }
         if next.is_some_and(|tag| self.opens(&opening, tag, at, out)) {
@@ -226,7 +244,13 @@ impl Reader {
         match opening.kind {
             Kind::Wrapper => false,
             Kind::Invoke => self.opens_invoke(opening, tag, tag_at, out),
-            Kind::Tool(tool) => self.opens_tool(opening, tool, tag, tag_at, out),
+            Kind::Tool(tool) => {
+                let opens = self.opens_tool(opening, tool, tag);
+                if opens {
+                    self.begin_with(opening, tag, tag_at, out);
+                }
+                opens
+            }
             Kind::Unknown => {
                 let by_argument =
                     !tag.close && self.vocabulary.any_declares(tag.name) && self.vocabulary.resembles(&opening.name);
@@ -234,7 +258,7 @@ impl Reader {
                 if !tag.is_plain() || !(by_argument || empty) {
                     return false;
                 }
-                self.begin_with(opening, Form::Cline, tag, tag_at, out);
+                self.begin_with(opening, tag, tag_at, out);
                 true
             }
         }
@@ -248,7 +272,7 @@ impl Reader {
         }
         let span = Span::new(opening.at, opening.at + opening.len);
         let (unnamed, unwrapped) = (opening.name.is_empty(), !self.wrapped);
-        let index = self.begin_with(opening, Form::Invoke(prefix.to_owned()), tag, tag_at, out);
+        let index = self.begin_with(opening, tag, tag_at, out);
         if unnamed {
             let fault =
                 Fault::error(FaultKind::MissingName, span, "`<invoke>` does not say which tool: it has no name");
@@ -264,42 +288,37 @@ impl Reader {
         true
     }
 
-    fn opens_tool(&mut self, opening: &Opening, tool: usize, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> bool {
+    fn opens_tool(&self, opening: &Opening, tool: usize, tag: Tag<'_>) -> bool {
         let declared = self.vocabulary.declares(Some(tool), tag.name);
         let other_tool = self.vocabulary.exact(tag.name).is_some();
-        let opens = if tag.close { tag.closes(&opening.name) } else { declared || (tag.is_plain() && !other_tool) };
-        if opens {
-            self.begin_with(opening, Form::Cline, tag, tag_at, out);
-        }
-        opens
+        if tag.close { tag.closes(&opening.name) } else { declared || (tag.is_plain() && !other_tool) }
     }
 
-    fn begin_with(&mut self, opening: &Opening, form: Form, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> u32 {
+    fn begin_with(&mut self, opening: &Opening, tag: Tag<'_>, tag_at: usize, out: &mut dyn Sink) -> u32 {
         let tool = match opening.kind {
             Kind::Tool(tool) => Some(tool),
             _ => self.vocabulary.resolve(&opening.name),
         };
-        let call_close = opening.tag.clone();
-        let index = self.begin(opening, &form, out);
-        let mut open = Open::new(index, form, opening.name.clone(), tool);
-        open.call_close = call_close;
+        let index = self.begin(opening, out);
         if tag.close {
             out.event(Event::CallEnd { index, at: tag_at + tag.len });
             self.state = State::Gap;
         } else {
+            let mut open = Open::new(index, opening.form(), opening.name.clone(), tool, opening.tag.clone());
             open.begin_argument(tag, tag_at, out);
             self.state = State::Call(Box::new(open));
         }
         index
     }
 
-    fn begin(&mut self, opening: &Opening, form: &Form, out: &mut dyn Sink) -> u32 {
-        let index = self.calls;
-        self.calls = self.calls.saturating_add(1);
+    fn begin(&mut self, opening: &Opening, out: &mut dyn Sink) -> u32 {
+        let index = self.past.calls;
+        self.past.calls = self.past.calls.saturating_add(1);
         self.held.clear();
         self.blank.clear();
-        let dialect = Some(form.dialect());
-        out.event(Event::CallStart { index, id: None, name: &opening.name, dialect, at: opening.at });
+        let Opening { name, name_at, at, .. } = opening;
+        let dialect = Some(opening.form().dialect());
+        out.event(Event::CallStart { index, id: None, name, dialect, at: *at, name_at: *name_at });
         index
     }
 
@@ -312,7 +331,7 @@ impl Reader {
         self.held.clear();
         if words_follow && matches!(opening.kind, Kind::Tool(_)) {
             let span = Span::new(opening.at, opening.at + opening.len);
-            self.mention.get_or_insert(super::Mention { why: BARE, name: opening.name, span });
+            self.past.mention.get_or_insert(super::Mention { why: BARE, name: opening.name, span });
         }
     }
 
@@ -322,8 +341,7 @@ impl Reader {
         if !certain {
             return self.mention_only(opening, false, out);
         }
-        let form = if opening.kind == Kind::Invoke { Form::Invoke(String::new()) } else { Form::Cline };
-        let index = self.begin(&opening, &form, out);
+        let index = self.begin(&opening, out);
         out.event(Event::CallCut { index, why, at: self.offset });
     }
 }

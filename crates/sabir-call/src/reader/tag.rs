@@ -3,7 +3,7 @@
 //! Supported: `<name>`, `</name>`, `<name attributes>`, `<name/>`. A name is letters, digits, `_ - . :` and anything
 //! outside ASCII. Unsupported, and so plain text: comments, `<!…>`, a space before the name, `<` inside a tag.
 //!
-//! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`. A tag longer than [`TAG_CAP`] bytes is text.
+//! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may carry a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
 
 /// The longest tag, in bytes.
 pub(crate) const TAG_CAP: usize = 256;
@@ -30,6 +30,8 @@ pub(crate) struct Tag<'w> {
     pub(crate) name: &'w str,
     /// What follows the name, without the slash of a self-closing tag.
     pub(crate) attributes: &'w str,
+    /// Where in the tag the attributes begin.
+    attributes_at: usize,
     /// `<…/>`.
     pub(crate) empty: bool,
     /// Length of the whole tag in bytes.
@@ -45,6 +47,8 @@ pub(crate) enum Interest {
     Plain,
     /// In any form.
     Any,
+    /// In any form, even with a stray quote right behind the name.
+    Quoted,
 }
 
 impl<'w> Tag<'w> {
@@ -73,6 +77,11 @@ impl<'w> Tag<'w> {
 
     /// The value of an attribute: `key="v"`, `key='v'` or `key=v`, blanks around `=` allowed.
     pub(crate) fn attribute(&self, key: &str) -> Option<&'w str> {
+        self.find_attribute(key).map(|(_, value)| value)
+    }
+
+    /// The value of an attribute, after its place in the tag.
+    pub(crate) fn find_attribute(&self, key: &str) -> Option<(usize, &'w str)> {
         let mut rest = self.attributes.trim_start();
         while !rest.is_empty() {
             let end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
@@ -83,12 +92,13 @@ impl<'w> Tag<'w> {
             };
             let after = after.trim_start();
             let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let value_at = self.attributes_at + self.attributes.len() - after.len() + usize::from(quote.is_some());
             let (value, after) = match quote {
                 Some(quote) => after.get(1..)?.split_once(quote)?,
                 None => after.split_at_checked(after.find(char::is_whitespace).unwrap_or(after.len()))?,
             };
             if name == key {
-                return Some(value);
+                return Some((value_at, value));
             }
             rest = after.trim_start();
         }
@@ -112,15 +122,19 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
         return Lexed::No;
     }
     let Some(after) = bytes.get(end) else { return partial(window.len()) };
-    let Some(name) = window.get(start..end).filter(|name| !name.is_empty()) else { return Lexed::No };
+    // Most of what begins with `<` in code is no tag at all: that must be seen before anything is compared.
+    if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"') {
+        return Lexed::No;
+    }
+    let name = window.get(start..end).unwrap_or_default();
     let interest = interest(name, close);
-    if interest == Interest::None {
+    if interest == Interest::None || (*after == b'"' && interest != Interest::Quoted) {
         return Lexed::No;
     }
     if *after == b'>' {
-        return Lexed::Tag(Tag { close, name, attributes: "", empty: false, len: end + 1 });
+        return Lexed::Tag(Tag { close, name, attributes: "", attributes_at: end, empty: false, len: end + 1 });
     }
-    if interest == Interest::Plain || !matches!(after, b' ' | b'\t' | b'\n' | b'\r' | b'/') {
+    if interest == Interest::Plain {
         return Lexed::No;
     }
     let rest = bytes.iter().skip(end).take(TAG_CAP - end);
@@ -128,9 +142,11 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
         match byte {
             b'<' => return Lexed::No,
             b'>' => {
-                let text = window.get(end..end + offset).unwrap_or_default().trim();
+                let text = window.get(end..end + offset).unwrap_or_default();
+                let attributes_at = end + text.len() - text.trim_start().len();
+                let text = text.trim();
                 let (attributes, empty) = text.strip_suffix('/').map_or((text, false), |text| (text.trim_end(), true));
-                return Lexed::Tag(Tag { close, name, attributes, empty, len: end + offset + 1 });
+                return Lexed::Tag(Tag { close, name, attributes, attributes_at, empty, len: end + offset + 1 });
             }
             _ => {}
         }
@@ -188,5 +204,17 @@ mod tests {
         assert_eq!(value("<i id=3 name = f>").as_deref(), Some("f"));
         assert_eq!(value("<i id=3>"), None);
         assert_eq!(value("<i name=\"f>"), None);
+        for text in ["<i name=\"f\">", "<i x name = 'f'/>", "<i\n id=\"name\" name=f >"] {
+            let Lexed::Tag(tag) = lex(text, true, |_, _| Interest::Any) else { panic!("{text}") };
+            let (at, value) = tag.find_attribute("name").unwrap();
+            assert!(text.split_at(at).1.starts_with(value) && value == "f", "{text}: {at}");
+        }
+    }
+
+    #[test]
+    fn a_stray_quote_only_where_it_is_expected() {
+        let lexed = |interest: Interest| lex("<calls\">x", false, |_, _| interest);
+        assert_eq!(lexed(Interest::Any), Lexed::No);
+        assert!(matches!(lexed(Interest::Quoted), Lexed::Tag(tag) if tag.name == "calls" && tag.len == 8));
     }
 }

@@ -60,7 +60,7 @@ fn play(wire: Wire, pieces: &[Piece], raw: bool, sink: &mut dyn Sink) {
             Piece::Kept(data) => sink.event(Event::Opaque(&Opaque { wire: wire.name().into(), data: data.clone() })),
             Piece::Call(name, arguments, cut) => {
                 let id = format!("call-{index}");
-                sink.event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0 });
+                sink.event(Event::CallStart { index, id: Some(&id), name, dialect: None, at: 0, name_at: 0 });
                 for (name, form, deltas) in arguments {
                     let form = if raw && *form == ArgForm::String { ArgForm::Raw } else { *form };
                     sink.event(Event::ArgStart { index, name, form, at: 0 });
@@ -182,7 +182,10 @@ fn state_of_other_wires_is_left_out() {
 fn errors_come_back_and_leave_calls_cut() {
     for wire in Wire::ALL {
         let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
-        encoder.event(Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0 }, &mut bytes);
+        encoder.event(
+            Event::CallStart { index: 0, id: Some("c"), name: "f", dialect: None, at: 0, name_at: 0 },
+            &mut bytes,
+        );
         encoder.error(&ProviderError::new("overloaded_error", "Overloaded"), &mut bytes);
         let (found, report) = decode(wire, [&bytes[..]], Close::Clean);
         assert_eq!(report.error.unwrap().kind, ModelErrorKind::Unavailable);

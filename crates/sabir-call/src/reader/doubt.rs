@@ -1,0 +1,168 @@
+//! Doubt: what a tag inside a value says about where the value ends.
+//!
+//! Whatever leaves two readings (an unknown argument between two closing tags, a call's close without its argument's, a
+//! closing tag of an argument that had ended before) is noted; if what follows confirms it, the call is rejected.
+
+use crate::event::Sink;
+use crate::fault::{FaultKind, Span};
+
+use super::call::{Form, Open};
+use super::tag::{Interest, Tag};
+use super::vocabulary::Vocabulary;
+
+/// What the last tag inside a value was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    Nothing,
+    /// A call's opening tag.
+    Open,
+    /// A closing tag of an argument that had ended before.
+    Ended,
+    /// The closing tag of an unknown argument.
+    Stranger,
+}
+
+/// What may be wrong with the call although its text can be read.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    /// A tag between a closing tag and a call's close that no argument has.
+    pub(super) stranger: Option<(String, Span)>,
+    /// A call's close without the argument's.
+    pub(super) unclosed: Option<Span>,
+    /// A closing tag in the wrong place.
+    pub(super) wrong_close: Option<(String, Span)>,
+    /// The fault is out.
+    pub(super) told: bool,
+}
+
+/// What a tag inside a value means.
+pub(super) enum Role {
+    /// Ends the argument.
+    ArgumentClose,
+    /// Ends a call of this kind.
+    CallClose,
+    /// Opens a call.
+    CallOpen,
+    /// Opens an argument.
+    ArgumentOpen,
+    /// Closes another argument.
+    OtherClose,
+    /// Closes the stranger.
+    StrangerClose,
+    /// Nothing.
+    Content,
+}
+
+impl Open {
+    pub(super) fn role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> Role {
+        if tag.closes(&self.value.close) {
+            return Role::ArgumentClose;
+        }
+        if tag.closes(&self.call_close) {
+            return Role::CallClose;
+        }
+        if self.doubt.stranger.as_ref().is_some_and(|(name, _)| tag.closes(name)) {
+            return Role::StrangerClose;
+        }
+        match &self.form {
+            Form::Invoke(_) if tag.opens(&self.call_close) => Role::CallOpen,
+            Form::Invoke(_) if self.form.argument(tag).is_some() => Role::ArgumentOpen,
+            Form::Invoke(_) => Role::Content,
+            Form::Cline if vocabulary.declares(self.tool, tag.name) && self.tool.is_some() => {
+                if tag.close {
+                    Role::OtherClose
+                } else {
+                    Role::ArgumentOpen
+                }
+            }
+            Form::Cline if !tag.close && (tag.name == self.name || vocabulary.exact(tag.name).is_some()) => {
+                Role::CallOpen
+            }
+            Form::Cline => Role::Content,
+        }
+    }
+
+    pub(super) fn interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> Interest {
+        if name == self.value.close || name == self.call_close {
+            return if close || self.form == Form::Cline { Interest::Plain } else { Interest::Any };
+        }
+        let stranger = self.doubt.stranger.as_ref().is_some_and(|(stranger, _)| close && name == stranger);
+        let known = match &self.form {
+            Form::Cline => {
+                (self.tool.is_some() && vocabulary.declares(self.tool, name)) || vocabulary.exact(name).is_some()
+            }
+            Form::Invoke(_) => false,
+        };
+        if stranger || known { Interest::Plain } else { Interest::None }
+    }
+
+    /// Weighs a tag inside the value that does not end it. True: the call ends here, rejected.
+    pub(super) fn weigh(&mut self, role: &Role, name: &str, span: Span) -> bool {
+        let before = std::mem::replace(&mut self.value.before, Before::Nothing);
+        let top = self.value.depth == 0;
+        match role {
+            Role::CallOpen => {
+                // An example of another tool has closing tags of its own and ends nothing here.
+                if name == self.call_close {
+                    self.value.before = Before::Open;
+                }
+                if top && self.doubt.unclosed.is_some() {
+                    self.tell_unclosed();
+                }
+            }
+            Role::ArgumentOpen if top && before == Before::Stranger => self.tell_stranger(),
+            Role::ArgumentOpen if before == Before::Open => self.value.depth = self.value.depth.saturating_add(1),
+            Role::ArgumentOpen | Role::CallClose if top && before == Before::Ended => {
+                let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
+                self.tell(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
+            }
+            Role::ArgumentOpen if top => self.value.open_inner(name),
+            Role::CallClose if !top => self.value.depth -= 1,
+            Role::CallClose if before == Before::Stranger => {
+                self.tell_stranger();
+                return true;
+            }
+            Role::CallClose if before != Before::Open => _ = self.doubt.unclosed.get_or_insert(span),
+            Role::OtherClose if top => self.close_other(name),
+            Role::StrangerClose if top => self.value.before = Before::Stranger,
+            _ => {}
+        }
+        false
+    }
+
+    /// Another argument's closing tag: unless its opening tag stands in the value too, that argument's value may go on to here.
+    fn close_other(&mut self, name: &str) {
+        if !self.value.close_inner(name) && self.given.contains(name) {
+            self.value.before = Before::Ended;
+        }
+    }
+
+    fn tell(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
+        if !std::mem::replace(&mut self.doubt.told, true) {
+            self.fault(kind, span, message, hint);
+        }
+    }
+
+    fn tell_stranger(&mut self) {
+        let Some((name, span)) = self.doubt.stranger.take() else { return };
+        let message = format!("`{}` has no argument `{name}`", self.name);
+        self.tell(FaultKind::UnknownArgument, span, message, "leave it out, or use a declared argument");
+    }
+
+    fn tell_unclosed(&mut self) {
+        let Some(span) = self.doubt.unclosed else { return };
+        let (call, argument) = (self.call_close.clone(), self.value.close.clone());
+        let message = format!("`</{call}>` stands here while `{argument}` is still open: `</{argument}>` is missing");
+        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `</{argument}>` first"));
+    }
+
+    /// What the end of the text says about a call that was not closed.
+    pub(super) fn explain_cut(&mut self, out: &mut dyn Sink) {
+        if let Some((name, span)) = self.doubt.wrong_close.take() {
+            let message = format!("`</{name}>` stands where `</{}>` was expected", self.call_close);
+            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `</{}>`", self.call_close));
+        }
+        self.tell_unclosed();
+        self.report(out);
+    }
+}

@@ -11,9 +11,9 @@ use crate::{clock, records_of, said};
 
 const ROUNDS: usize = 100;
 
-/// The n-th record; sizes from a few bytes to some hundred kilobytes.
+/// The n-th record; sizes from a few bytes to half a megabyte, whose write can be cut.
 fn record(number: usize) -> Record {
-    let size = [10, 200, 5_000, 40, 300_000, 1_000][number % 6];
+    let size = [10, 200, 500_000, 40, 300_000, 1_000][number % 6];
     said(format!("{number} {}", "x".repeat(size + number % 97)))
 }
 
@@ -54,7 +54,7 @@ fn acknowledged_records_survive() {
         let mut last = kept.nth(round % 7).unwrap();
         let error = Journal::open(folder.path(), &TaskId::new("task"), clock()).unwrap_err();
         assert!(matches!(error, JournalError::Locked { .. }), "{error:?}");
-        std::thread::sleep(std::time::Duration::from_micros((round as u64 * 7919) % 3000));
+        std::thread::sleep(std::time::Duration::from_micros((round as u64 * 7919) % 20_000));
         child.kill().unwrap();
         // What it said before it died counts too.
         last = kept.last().unwrap_or(last);

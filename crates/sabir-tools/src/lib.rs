@@ -1,0 +1,106 @@
+//! What can the model do to the world?
+//!
+//! Six tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
+//! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
+//! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
+//! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
+//! time to the next, so that the same task has the same history.
+//!
+//! | tool | touches | judged as |
+//! | --- | --- | --- |
+//! | `read_file` | a file, up to 64 KiB of it at a time | reading |
+//! | `list_files` | the names in a folder | reading |
+//! | `search_files` | the lines of files | reading |
+//! | `write_to_file` | a whole file | writing |
+//! | `replace_in_file` | parts of a file | writing |
+//! | `execute_command` | anything | a command |
+//!
+//! The tools of a task remember which version of each file the model has seen. `write_to_file` does not overwrite a version that
+//! it has not: a formatter or the user was there in between. They also remember where a path led when a write was judged, and do
+//! not write elsewhere.
+//!
+//! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
+//! never half.
+//!
+//! ```
+//! use std::path::PathBuf;
+//! use std::sync::Arc;
+//!
+//! use sabir_agent::{Access, Registry};
+//! use sabir_tools::{Settings, builtin};
+//! use sabir_workspace::Workspace;
+//! use serde_json::json;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let folder = tempfile::tempdir()?;
+//! let registry = Registry::new(builtin(Settings {
+//!     workspace: Arc::new(Workspace::open(folder.path())?),
+//!     helper: PathBuf::from("sabir"),
+//!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+//! }))?;
+//!
+//! let tool = registry.get("write_to_file").ok_or("no such tool")?;
+//! let arguments = json!({"path": "a.txt", "content": "hello\n"});
+//! let arguments = arguments.as_object().ok_or("no object")?;
+//! assert_eq!(tool.access(arguments), Access::Write { path: "a.txt".to_owned(), protected: None });
+//! let output = tool.run(arguments, &mut |_| {}).await;
+//! assert_eq!(output.content, "Wrote 1 line to the new file `a.txt`.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod execute_command;
+mod ground;
+mod list_files;
+mod nearest;
+mod read_file;
+mod replace_in_file;
+mod search_files;
+mod words;
+mod write_to_file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sabir_agent::Tool;
+use sabir_workspace::Workspace;
+
+use crate::ground::Ground;
+
+/// What the tools of a task work on.
+#[derive(Clone)]
+pub struct Settings {
+    /// The folder in which the task works.
+    pub workspace: Arc<Workspace>,
+    /// The program that supervises commands: one that calls [`sabir_workspace::supervise::main`] when its first argument is
+    /// [`sabir_workspace::supervise::ARGUMENT`]. Sabir itself, that is.
+    pub helper: PathBuf,
+    /// The whole environment of commands. Nothing else is inherited, so this has to hold `PATH` and `HOME`, and no secrets.
+    pub environment: Vec<(String, String)>,
+}
+
+/// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
+/// the model has seen.
+#[must_use]
+pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
+    let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
+    vec![
+        Arc::new(read_file::ReadFile(Arc::clone(&ground))),
+        Arc::new(list_files::ListFiles(Arc::clone(&ground))),
+        Arc::new(search_files::SearchFiles(Arc::clone(&ground))),
+        Arc::new(write_to_file::WriteToFile(Arc::clone(&ground))),
+        Arc::new(replace_in_file::ReplaceInFile(ground)),
+        Arc::new(execute_command::ExecuteCommand(settings)),
+    ]
+}
+
+/// The environment stays out of it: its values may be nobody's business.
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("workspace", &self.workspace)
+            .field("helper", &self.helper)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,88 @@
+//! The tools on a real folder: what they do, and the very words that the model gets.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also in its helpers")]
+
+mod commands;
+mod files;
+mod offer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sabir_agent::{Access, Registry, ToolOutput};
+use sabir_tools::{Settings, builtin};
+use sabir_workspace::Workspace;
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+
+/// A workspace in a fresh folder, beside another fresh folder that is outside, and the tools of one task in it.
+struct Place {
+    root: TempDir,
+    outside: TempDir,
+    registry: Registry,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let registry = Registry::new(builtin(Settings {
+            workspace: Arc::new(Workspace::open(root.path()).unwrap()),
+            helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
+            environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+        }))
+        .unwrap();
+        Self { root, outside, registry }
+    }
+
+    fn with(files: &[(&str, &str)]) -> Self {
+        let place = Self::new();
+        files.iter().for_each(|(name, content)| place.put(name, content));
+        place
+    }
+
+    fn inner(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.inner(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn get(&self, name: &str) -> String {
+        std::fs::read_to_string(self.inner(name)).unwrap()
+    }
+
+    fn access(&self, tool: &str, arguments: Value) -> Access {
+        self.registry.get(tool).unwrap().access(&object(arguments))
+    }
+
+    /// Runs a tool, and returns what came while it ran as well.
+    fn run(&self, tool: &str, arguments: Value) -> (ToolOutput, String) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
+        let mut streamed = String::new();
+        let output = runtime.block_on(tool.run(&arguments, &mut |piece| streamed.push_str(piece)));
+        (output, streamed)
+    }
+
+    #[track_caller]
+    fn done(&self, tool: &str, arguments: Value, expected: &str) {
+        let (output, _) = self.run(tool, arguments);
+        assert_eq!((output.content.as_str(), output.failed), (expected, false));
+    }
+
+    #[track_caller]
+    fn fails(&self, tool: &str, arguments: Value, expected: &str) {
+        let (output, _) = self.run(tool, arguments);
+        assert_eq!((output.content.as_str(), output.failed), (expected, true));
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("no object: {other}"),
+    }
+}

@@ -1,0 +1,99 @@
+//! What the model is offered, and what the policy is told.
+
+use std::os::unix::fs::symlink;
+
+use sabir_agent::Access;
+use sabir_call::dialect::dialects;
+use sabir_call::{Lesson, Parallel, ToolChoice};
+use serde_json::{Value, json};
+
+use crate::Place;
+
+#[test]
+fn the_offer_is_small() {
+    let place = Place::new();
+    let set = place.registry.set();
+    let native: usize = set
+        .iter()
+        .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
+        .map(|spec| spec.to_string().len())
+        .sum();
+    assert!(native / 4 <= 2000, "{} tokens", native / 4);
+    for dialect in dialects() {
+        let choice = ToolChoice::default();
+        let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
+        let taught = lesson.teach(dialect).len();
+        assert!(taught / 4 <= 2000, "{}: {} tokens", dialect.name, taught / 4);
+    }
+}
+
+#[test]
+fn specs_are_strict_and_their_examples_run() {
+    let place = Place::new();
+    let names: Vec<_> = place.registry.set().iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(
+        names[..6],
+        ["read_file", "list_files", "search_files", "write_to_file", "replace_in_file", "execute_command"]
+    );
+    for spec in place.registry.set().iter() {
+        assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
+        assert_eq!(spec.examples.len(), 1, "{}", spec.name);
+        for argument in spec.arguments() {
+            assert!(!argument.description().is_empty(), "{} {}", spec.name, argument.name);
+            assert!(!argument.required || spec.examples[0].contains_key(argument.name), "{}", spec.name);
+        }
+        assert!(spec.examples[0].keys().all(|name| spec.argument(name).is_some()), "{}", spec.name);
+    }
+    place.put("src/server.rs", "fn main() {\n    let port = 80;\n}\n");
+    place.put("src/main.rs", "fn load_config() {}\n".repeat(50));
+    for name in &names[..5] {
+        let example = place.registry.set().get(name).unwrap().examples[0].clone();
+        let (output, _) = place.run(name, Value::Object(example));
+        assert!(!output.failed, "{name}: {}", output.content);
+    }
+    assert_eq!(place.get("src/server.rs"), "fn main() {\n    let port = 8080;\n}\n");
+}
+
+#[test]
+fn only_reading_tools_run_at_the_same_time() {
+    let place = Place::new();
+    let reads = |name| place.registry.get(name).unwrap().reads_only();
+    assert!(reads("read_file") && reads("list_files") && reads("search_files"));
+    assert!(!reads("write_to_file") && !reads("replace_in_file") && !reads("execute_command"));
+}
+
+#[test]
+fn accesses() {
+    let place = Place::with(&[("src/a.rs", "")]);
+    symlink("src", place.inner("link")).unwrap();
+    symlink(".git", place.inner("notes")).unwrap();
+    symlink(place.outside.path(), place.inner("out")).unwrap();
+    std::fs::create_dir(place.inner(".git")).unwrap();
+    let read = |path: &str, outside| Access::Read { path: path.to_owned(), outside };
+    let write = |path: &str, protected: Option<&str>| Access::Write {
+        path: path.to_owned(),
+        protected: protected.map(str::to_owned),
+    };
+    for tool in ["read_file", "list_files", "search_files"] {
+        let access = |path: &str| place.access(tool, json!({"path": path, "regex": "x"}));
+        assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
+        assert_eq!(access("link/a.rs"), read("src/a.rs", false));
+        assert_eq!(access("missing"), read("missing", false));
+        assert_eq!(access("/etc/passwd"), read("/etc/passwd", true));
+        assert_eq!(access("../x"), read("../x", true));
+        assert_eq!(access("out/x"), read("out/x", true));
+        assert!(matches!(access("a\0b"), Access::Invalid { .. }));
+    }
+    assert_eq!(place.access("search_files", json!({"regex": "x"})), read(".", false));
+    for tool in ["write_to_file", "replace_in_file"] {
+        let access = |path: &str| place.access(tool, json!({"path": path}));
+        assert_eq!(access("link/new.rs"), write("src/new.rs", None));
+        assert_eq!(access("notes/hooks/x"), write(".git/hooks/x", Some("git's own files")));
+        for outside in ["/etc/passwd", "../x", "out/x", ""] {
+            assert!(matches!(access(outside), Access::Invalid { .. }), "{outside}");
+        }
+    }
+    let command = json!({"command": "ls && rm x"});
+    assert_eq!(place.access("execute_command", command), Access::Command { command: "ls && rm x".to_owned() });
+    assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));
+}

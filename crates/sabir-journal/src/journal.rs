@@ -50,8 +50,11 @@ impl Journal {
         };
         lock(&file, id, &path)?;
         let mut journal = Self { file, path, clock: Box::new(clock), good_bytes: 0, broken: None, buffer: Vec::new() };
-        journal.begin()?;
-        sync_folder(folder)?;
+        if let Err(error) = journal.begin().and_then(|()| sync_folder(folder)) {
+            // Otherwise the name would be taken by a journal that holds nothing.
+            let _ = std::fs::remove_file(&journal.path);
+            return Err(error);
+        }
         Ok(journal)
     }
 

@@ -199,6 +199,14 @@ fn on_a_full_disk() {
         }
     }
     assert!(kept.len() > 50, "{}", kept.len());
+    // No page is left, not even for the first line of another.
+    let filler = vec![0; 256 << 10];
+    let _ = std::fs::write(folder.join("filler"), filler);
+    let error =
+        sabir_journal::Journal::create(&folder, &sabir_agent::TaskId::new("other"), crate::clock()).unwrap_err();
+    assert!(matches!(error, JournalError::Io { .. }), "{error:?}");
+    assert!(!folder.join("other.journal").exists());
+    std::fs::remove_file(folder.join("filler")).unwrap_or_default();
     std::fs::remove_file(ballast).unwrap();
     for text in ["space", "again"] {
         kept.push(said(text));

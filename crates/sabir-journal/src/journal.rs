@@ -148,6 +148,14 @@ impl Store for Journal {
     }
 }
 
+/// Closing the file would not do: a process that is being started right now holds a copy of the descriptor until its program
+/// begins, and the lock with it.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal")

@@ -150,6 +150,22 @@ fn a_second_opener_is_refused() {
 }
 
 #[test]
+fn a_process_that_is_being_started_does_not_hold_the_lock() {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::process::Command::new("true").status().unwrap();
+            }
+        });
+        let place = Place::with(&[said("a")]);
+        let opened: Vec<_> = (0..500).map(|_| place.open().map(drop)).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        opened.into_iter().for_each(|opened| opened.unwrap());
+    });
+}
+
+#[test]
 fn names_do_not_climb() {
     let place = Place::new();
     for id in ["", "..", "a/b", "../x", "a\0b", "a.b", "ä", &"x".repeat(129)] {

@@ -28,18 +28,7 @@ struct Input {
 
 impl Tool for ExecuteCommand {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "execute_command",
-            "Run a shell command in the workspace folder, and get its exit code and output. There is no input and no terminal. \
-             What it leaves running in the background ends with it.",
-            json!({
-                "command": {"type": "string", "description": "The command line."},
-                "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS, "description":
-                    "Seconds after which it is killed. Default 120."},
-            }),
-            &["command"],
-            json!({"command": "cargo test --workspace", "timeout": 300}),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -145,6 +134,22 @@ impl Decoder {
             progress("\u{fffd}");
         }
     }
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "execute_command",
+        "Run a shell command in the workspace folder, and get its exit code and output. There is no input and no terminal. \
+         What it leaves running in the background ends with it.",
+        json!({
+            "command": {"type": "string", "description": "The command line."},
+            "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS, "description":
+                "Seconds after which it is killed. Default 120."},
+        }),
+        &["command"],
+        json!({"command": "cargo test --workspace", "timeout": 300}),
+    )
 }
 
 #[cfg(test)]

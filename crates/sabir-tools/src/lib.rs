@@ -64,6 +64,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::Tool;
+use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
 
 use crate::ground::Ground;
@@ -92,6 +93,19 @@ pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
         Arc::new(write_to_file::WriteToFile(Arc::clone(&ground))),
         Arc::new(replace_in_file::ReplaceInFile(ground)),
         Arc::new(execute_command::ExecuteCommand(settings)),
+    ]
+}
+
+/// What a model reads of the built-in tools, in their order, wherever they may work.
+#[must_use]
+pub fn specs() -> Vec<ToolSpec> {
+    vec![
+        read_file::spec(),
+        list_files::spec(),
+        search_files::spec(),
+        write_to_file::spec(),
+        replace_in_file::spec(),
+        execute_command::spec(),
     ]
 }
 

@@ -26,16 +26,7 @@ struct Input {
 
 impl Tool for ListFiles {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "list_files",
-            "List the files and folders in a folder. What .gitignore hides is left out.",
-            json!({
-                "path": {"type": "string", "description": "The folder, relative to the workspace; `.` is the workspace."},
-                "recursive": {"type": "boolean", "description": "Whether to list the folders below too. Default false."},
-            }),
-            &["path"],
-            json!({"path": "src", "recursive": true}),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -80,4 +71,18 @@ fn list(ground: &Ground, input: &Input) -> Words {
         words.push_str(&format!("[Only the first {shown} names. List a folder below, or use search_files.]"));
     }
     Ok(words.trim_end_matches('\n').to_owned())
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "list_files",
+        "List the files and folders in a folder. What .gitignore hides is left out.",
+        json!({
+            "path": {"type": "string", "description": "The folder, relative to the workspace; `.` is the workspace."},
+            "recursive": {"type": "boolean", "description": "Whether to list the folders below too. Default false."},
+        }),
+        &["path"],
+        json!({"path": "src", "recursive": true}),
+    )
 }

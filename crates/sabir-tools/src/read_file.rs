@@ -29,18 +29,7 @@ struct Input {
 
 impl Tool for ReadFile {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "read_file",
-            "Read a text file. Each line comes as `NUMBER | LINE`; number and bar are not part of the file. A long file comes in \
-             parts; read on with start_line.",
-            json!({
-                "path": {"type": "string", "description": "The file, relative to the workspace."},
-                "start_line": {"type": "integer", "minimum": 1, "description": "First line to show, counted from 1."},
-                "end_line": {"type": "integer", "minimum": 1, "description": "Last line to show."},
-            }),
-            &["path"],
-            json!({"path": "src/main.rs", "start_line": 40, "end_line": 80}),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -123,4 +112,20 @@ fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Word
     }
     shown.push_str(&notes);
     Ok(shown.trim_end_matches('\n').to_owned())
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "read_file",
+        "Read a text file. Each line comes as `NUMBER | LINE`; number and bar are not part of the file. A long file comes in \
+         parts; read on with start_line.",
+        json!({
+            "path": {"type": "string", "description": "The file, relative to the workspace."},
+            "start_line": {"type": "integer", "minimum": 1, "description": "First line to show, counted from 1."},
+            "end_line": {"type": "integer", "minimum": 1, "description": "Last line to show."},
+        }),
+        &["path"],
+        json!({"path": "src/main.rs", "start_line": 40, "end_line": 80}),
+    )
 }

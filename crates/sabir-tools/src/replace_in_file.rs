@@ -25,21 +25,7 @@ struct Input {
 
 impl Tool for ReplaceInFile {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "replace_in_file",
-            "Change parts of a file with SEARCH/REPLACE blocks. All blocks are applied, or none.",
-            json!({
-                "path": {"type": "string", "description": "The file, relative to the workspace."},
-                "diff": {"type": "string", "description": "One or more blocks: a line `------- SEARCH`, then whole lines exactly as \
-                    they stand in the file, indentation included and enough of them to be found only once, a line `=======`, the \
-                    lines instead (none to delete), a line `+++++++ REPLACE`."},
-            }),
-            &["path", "diff"],
-            json!({
-                "path": "src/server.rs",
-                "diff": "------- SEARCH\n    let port = 80;\n=======\n    let port = 8080;\n+++++++ REPLACE",
-            }),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -98,4 +84,23 @@ fn explain(path: &WorkPath, faults: &[EditFault]) -> String {
         words.push_str(&format!("\n[{more} more of the kind.]"));
     }
     words
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "replace_in_file",
+        "Change parts of a file with SEARCH/REPLACE blocks. All blocks are applied, or none.",
+        json!({
+            "path": {"type": "string", "description": "The file, relative to the workspace."},
+            "diff": {"type": "string", "description": "One or more blocks: a line `------- SEARCH`, then whole lines exactly as \
+                they stand in the file, indentation included and enough of them to be found only once, a line `=======`, the \
+                lines instead (none to delete), a line `+++++++ REPLACE`."},
+        }),
+        &["path", "diff"],
+        json!({
+            "path": "src/server.rs",
+            "diff": "------- SEARCH\n    let port = 80;\n=======\n    let port = 8080;\n+++++++ REPLACE",
+        }),
+    )
 }

@@ -27,18 +27,7 @@ struct Input {
 
 impl Tool for SearchFiles {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "search_files",
-            "Search files line by line with a regular expression. Matches come with their line numbers and a line of context. \
-             Binary files and what .gitignore hides are left out.",
-            json!({
-                "regex": {"type": "string", "description": "The expression, in Rust's syntax; begin with `(?i)` to ignore case."},
-                "path": {"type": "string", "description": "The folder or file to search. Default: the workspace."},
-                "file_pattern": {"type": "string", "description": "Search only files of this name or path, as in `*.rs` or `src/**/*.rs`."},
-            }),
-            &["regex"],
-            json!({"regex": "fn \\w+_config", "path": "src", "file_pattern": "*.rs"}),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -118,4 +107,20 @@ fn show(matches: &[Match]) -> (String, usize) {
         before = Some((&found.path, number - 1));
     }
     (words.trim_end().to_owned(), matches.len())
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "search_files",
+        "Search files line by line with a regular expression. Matches come with their line numbers and a line of context. \
+         Binary files and what .gitignore hides are left out.",
+        json!({
+            "regex": {"type": "string", "description": "The expression, in Rust's syntax; begin with `(?i)` to ignore case."},
+            "path": {"type": "string", "description": "The folder or file to search. Default: the workspace."},
+            "file_pattern": {"type": "string", "description": "Search only files of this name or path, as in `*.rs` or `src/**/*.rs`."},
+        }),
+        &["regex"],
+        json!({"regex": "fn \\w+_config", "path": "src", "file_pattern": "*.rs"}),
+    )
 }

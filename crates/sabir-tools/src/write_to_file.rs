@@ -22,17 +22,7 @@ struct Input {
 
 impl Tool for WriteToFile {
     fn spec(&self) -> ToolSpec {
-        words::spec(
-            "write_to_file",
-            "Write a whole file: a new one, or a new content for an old one. Missing folders are made. To change parts of a file \
-             use replace_in_file.",
-            json!({
-                "path": {"type": "string", "description": "The file, relative to the workspace."},
-                "content": {"type": "string", "description": "All that the file is to hold; nothing may be left out."},
-            }),
-            &["path", "content"],
-            json!({"path": "docs/plan.md", "content": "# Plan\n\n- Parse\n- Check\n"}),
-        )
+        spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -88,4 +78,19 @@ fn write(ground: &Ground, input: &Input) -> Words {
             format!("Wrote {lines} to `{path}`, in place of its {before}{unread}.")
         }
     })
+}
+
+/// What a model reads of it.
+pub(crate) fn spec() -> ToolSpec {
+    words::spec(
+        "write_to_file",
+        "Write a whole file: a new one, or a new content for an old one. Missing folders are made. To change parts of a file \
+         use replace_in_file.",
+        json!({
+            "path": {"type": "string", "description": "The file, relative to the workspace."},
+            "content": {"type": "string", "description": "All that the file is to hold; nothing may be left out."},
+        }),
+        &["path", "content"],
+        json!({"path": "docs/plan.md", "content": "# Plan\n\n- Parse\n- Check\n"}),
+    )
 }

@@ -12,7 +12,8 @@
 //! wire = "openai-chat"              # or "anthropic"
 //! base_url = "http://127.0.0.1:8000/v1"
 //! key_env = "BOX_KEY"               # or key = "…"; neither: no key
-//! idle_seconds = 60
+//! idle_seconds = 60                 # how long a stream may be silent
+//! retries = 4                       # of a request that failed before its answer began
 //!
 //! [[models]]                        # what is known of a model; goes before the built-in catalogue
 //! pattern = "my-model"
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Known, Provider, Secret};
+use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Known, Provider, Retries, Secret};
 use sabir_wire::Wire;
 use serde::Deserialize;
 
@@ -53,6 +54,7 @@ struct ProviderConfig {
     key: Option<String>,
     key_env: Option<String>,
     idle_seconds: Option<u64>,
+    retries: Option<u32>,
 }
 
 /// A model that can be asked.
@@ -67,13 +69,15 @@ pub(crate) struct Chosen {
     pub(crate) catalogue: Catalogue,
     provider: Provider,
     deadlines: Deadlines,
+    retries: Retries,
 }
 
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|error| Failure::usage(format!("{shown} is no UTF-8 text: {error}")))?;
+    let text =
+        String::from_utf8(bytes).map_err(|error| Failure::usage(format!("{shown} is no UTF-8 text: {error}")))?;
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
@@ -106,7 +110,11 @@ impl Config {
         let (provider, deadlines) = self.provider(&provider_name)?;
         let catalogue = Catalogue::new(self.models.clone());
         let entry = catalogue.find(&id);
-        Ok(Chosen { name: name.to_owned(), id, entry, catalogue, provider, deadlines })
+        let mut retries = Retries::default();
+        if let Some(limit) = self.providers.get(&provider_name).and_then(|own| own.retries) {
+            retries.limit = limit;
+        }
+        Ok(Chosen { name: name.to_owned(), id, entry, catalogue, provider, deadlines, retries })
     }
 
     /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
@@ -146,7 +154,10 @@ impl Config {
             (Some(known), _) => known.provider(None),
             (None, Some(own)) => {
                 let wire = own.wire.as_deref().unwrap_or("openai-chat");
-                let url = own.base_url.as_deref().ok_or_else(|| Failure::usage(format!("[providers.{name}] has no base_url")))?;
+                let url = own
+                    .base_url
+                    .as_deref()
+                    .ok_or_else(|| Failure::usage(format!("[providers.{name}] has no base_url")))?;
                 Provider::new(name, wire_of(wire, name)?, url, None)
             }
             (None, None) => return Err(self.unknown_model(name)),
@@ -198,7 +209,10 @@ impl Config {
 impl Chosen {
     /// The model itself, which has opened nothing yet.
     pub(crate) fn model(&self) -> HttpModel {
-        HttpModel::new(self.provider.clone()).deadlines(self.deadlines).catalogue(self.catalogue.clone())
+        HttpModel::new(self.provider.clone())
+            .deadlines(self.deadlines)
+            .retries(self.retries)
+            .catalogue(self.catalogue.clone())
     }
 }
 
@@ -210,8 +224,9 @@ fn needs_key(known: Option<&Known>, own: Option<&ProviderConfig>) -> bool {
 }
 
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, Failure> {
-    Wire::from_name(wire)
-        .ok_or_else(|| Failure::usage(format!("[providers.{provider}]: `{wire}` is no wire: use anthropic or openai-chat")))
+    Wire::from_name(wire).ok_or_else(|| {
+        Failure::usage(format!("[providers.{provider}]: `{wire}` is no wire: use anthropic or openai-chat"))
+    })
 }
 
 /// The conventional variables that move a provider.
@@ -226,17 +241,37 @@ fn base_url_of(provider: &str) -> Option<String> {
 
 /// Where tasks are kept: `~/.local/share/sabir/tasks`, or under `$XDG_DATA_HOME`.
 pub(crate) fn tasks_folder() -> Result<PathBuf, Failure> {
-    let places = etcetera::choose_base_strategy()
-        .map_err(|error| Failure::usage(format!("there is no home folder to keep tasks in ({error}): set HOME or XDG_DATA_HOME")))?;
+    let places = etcetera::choose_base_strategy().map_err(|error| {
+        Failure::usage(format!("there is no home folder to keep tasks in ({error}): set HOME or XDG_DATA_HOME"))
+    })?;
     Ok(places.data_dir().join("sabir").join("tasks"))
 }
 
 /// What commands get of our environment: names that programs need to work at all, and none that holds a secret.
 pub(crate) fn command_environment() -> Vec<(String, String)> {
     const NAMES: [&str; 22] = [
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME",
-        "RUSTUP_TOOLCHAIN", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "VIRTUAL_ENV", "NODE_PATH", "EDITOR",
-        "XDG_CACHE_HOME", "COLUMNS",
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "CARGO_HOME",
+        "RUSTUP_HOME",
+        "RUSTUP_TOOLCHAIN",
+        "GOPATH",
+        "GOROOT",
+        "JAVA_HOME",
+        "NVM_DIR",
+        "PYENV_ROOT",
+        "VIRTUAL_ENV",
+        "NODE_PATH",
+        "EDITOR",
+        "XDG_CACHE_HOME",
+        "COLUMNS",
     ];
     let keep = |name: &str| NAMES.contains(&name) || name.starts_with("LC_");
     let mut kept: Vec<_> = std::env::vars_os()
@@ -258,5 +293,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, Failure> {
     };
     let seconds = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
     let seconds = seconds.filter(|seconds| *seconds > 0);
-    seconds.map(Duration::from_secs).ok_or_else(|| Failure::usage(format!("`{text}` is no time: write 90, 90s, 15m or 2h")))
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| Failure::usage(format!("`{text}` is no time: write 90, 90s, 15m or 2h")))
 }

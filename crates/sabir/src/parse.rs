@@ -6,7 +6,7 @@ use std::path::Path;
 use sabir_call::dialect::{Selection, dialects};
 use sabir_call::{Cut, Draft, DraftPart, Event, Fault, Protocol, Reader, Severity, Sink, ToolSet, ToolSpec, Usage};
 use sabir_check::{CallState, Checked, Checker, feedback};
-use sabir_wire::{Close, Decoder, ProviderError, Wire};
+use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -77,7 +77,11 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
                 text.push_str(&format!("the model would be told:\n\n{feedback}\n"));
             }
             let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
-            text.push_str(&format!("{} calls, {errors} errors, {} warnings\n", reading.checked.len(), faults.len() - errors));
+            text.push_str(&format!(
+                "{} calls, {errors} errors, {} warnings\n",
+                reading.checked.len(),
+                faults.len() - errors
+            ));
             print::out(&print::visible(&text));
         }
     }
@@ -109,8 +113,9 @@ fn read(arguments: &ParseArguments) -> Result<Reading<'_>, Failure> {
 
 /// `sabir wire decode`.
 pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
-    let wire = Wire::from_name(&arguments.wire)
-        .ok_or_else(|| Failure::usage(format!("`{}` is no wire that can be read: use anthropic or openai-chat", arguments.wire)))?;
+    let wire = Wire::from_name(&arguments.wire).ok_or_else(|| {
+        Failure::usage(format!("`{}` is no wire that can be read: use anthropic or openai-chat", arguments.wire))
+    })?;
     let declared = arguments.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
     let bytes = standard_input()?;
     let mut draft = Draft::default();
@@ -133,7 +138,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         usage: draft.usage,
         stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
         ended: report.ended,
-        error: report.error.as_ref().map(ProviderError::to_string),
+        error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
         skipped: report.skipped,
     };
     let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, tools };
@@ -238,7 +243,9 @@ impl Reading<'_> {
                 DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", indented(words))),
                 DraftPart::Opaque(_) => {}
                 DraftPart::Call(call) => {
-                    let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else { continue };
+                    let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else {
+                        continue;
+                    };
                     text.push_str(&call_in_words(checked, call.dialect.as_deref().unwrap_or("native")));
                 }
             }

@@ -69,7 +69,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     if options.protocol.as_deref().is_some_and(|protocol| protocol != start.protocol.name()) {
         let locked = start.protocol.name();
-        return Err(Failure::usage(format!("this task is locked to the protocol `{locked}`; a new task may use another")));
+        return Err(Failure::usage(format!(
+            "this task is locked to the protocol `{locked}`; a new task may use another"
+        )));
     }
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
@@ -98,7 +100,9 @@ fn tell_retries(model: sabir_model::HttpModel, output: Option<Output>) -> sabir_
             print::json(&sabir_agent::Moment::Waiting { reason, milliseconds });
         } else {
             let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
-            print::err(&print::visible(&format!("attempt {attempt} of {attempts} failed: {reason}; again in {wait:.1} s\n")));
+            print::err(&print::visible(&format!(
+                "attempt {attempt} of {attempts} failed: {reason}; again in {wait:.1} s\n"
+            )));
         }
     })
 }

@@ -109,15 +109,22 @@ impl Painter {
 
     /// What the gates said: repairs, and for a call that may not run the diagnostic that the model gets.
     fn answered(&mut self, answered: &sabir_agent::Answered) -> String {
-        self.calls = answered.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call.clone()),
-            _ => None,
-        }).collect();
+        self.calls = answered
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Call(call) => Some(call.clone()),
+                _ => None,
+            })
+            .collect();
         let mut text = self.line("");
         for check in &answered.checks {
             let name = self.calls.iter().find(|call| call.id == check.call).map_or("", |call| call.name.as_str());
             for repair in &check.repairs {
-                text.push_str(&format!("  repaired in {name} ({}): {} -> {}\n", repair.rule, repair.before, repair.after));
+                text.push_str(&format!(
+                    "  repaired in {name} ({}): {} -> {}\n",
+                    repair.rule, repair.before, repair.after
+                ));
             }
             if !check.passed {
                 text.push_str(&format!("  refused: {name} is not run\n{}\n", indented(&check.words())));
@@ -131,7 +138,8 @@ impl Painter {
 
     fn result(&mut self, result: &sabir_call::CallResult) -> String {
         let call = self.calls.iter().find(|call| call.id == result.id);
-        let subject = call.and_then(|call| ["path", "command", "regex"].iter().find_map(|name| call.arguments.get(*name)));
+        let subject =
+            call.and_then(|call| ["path", "command", "regex"].iter().find_map(|name| call.arguments.get(*name)));
         let subject = subject.and_then(Value::as_str).and_then(|text| text.lines().next()).unwrap_or_default();
         let word = match result.ending {
             Ending::Done => "✓",
@@ -141,7 +149,9 @@ impl Painter {
             Ending::Interrupted => "✗ interrupted:",
         };
         let reason = match result.ending {
-            Ending::Failed | Ending::Denied => format!("\n{}", indented(result.content.lines().next().unwrap_or_default())),
+            Ending::Failed | Ending::Denied => {
+                format!("\n{}", indented(result.content.lines().next().unwrap_or_default()))
+            }
             _ => String::new(),
         };
         let text = format!("  {word} {} {subject}{reason}\n", result.name);

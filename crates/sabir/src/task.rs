@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId, User,
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId,
+    User,
 };
 use sabir_call::{Model, Protocol, ToolSet};
 use sabir_journal::Journal;
@@ -64,13 +65,15 @@ impl Bench {
         max_time: Option<Duration>,
     ) -> Result<Self, Failure> {
         let workspace = Arc::new(workspace);
-        let helper = std::env::current_exe().map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
+        let helper = std::env::current_exe()
+            .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
             workspace: Arc::clone(&workspace),
             helper,
             environment: config::command_environment(),
         };
-        let registry = Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
+        let registry =
+            Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
         Ok(Self { workspace, registry, rules, limits, max_time })
     }
 
@@ -110,11 +113,17 @@ impl Bench {
 }
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
-pub(crate) fn protocol(explicit: Option<&str>, journal: Option<Protocol>, chosen: &Chosen) -> Result<Protocol, Failure> {
+pub(crate) fn protocol(
+    explicit: Option<&str>,
+    journal: Option<Protocol>,
+    chosen: &Chosen,
+) -> Result<Protocol, Failure> {
     let explicit = explicit.map(|name| match name {
         "native" => Ok(Protocol::Native),
         _ if sabir_call::dialect::dialect(name).is_some() => Ok(Protocol::Prompted(name.to_owned())),
-        _ => Err(Failure::usage(format!("`{name}` is no protocol: use native, or a dialect to prompt in (cline, invoke)"))),
+        _ => Err(Failure::usage(format!(
+            "`{name}` is no protocol: use native, or a dialect to prompt in (cline, invoke)"
+        ))),
     });
     Ok(resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0)
 }
@@ -154,7 +163,10 @@ pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
         [] => Err(Failure::usage(format!("there is no task `{name}`; `sabir tasks` lists them"))),
         [first, ..] => match ids.iter().find(|id| id.as_str() == name) {
             Some(id) => Ok(id.clone()),
-            None => Err(Failure::usage(format!("`{name}` begins {} tasks, among them {first}; give more of the name", ids.len()))),
+            None => Err(Failure::usage(format!(
+                "`{name}` begins {} tasks, among them {first}; give more of the name",
+                ids.len()
+            ))),
         },
     }
 }

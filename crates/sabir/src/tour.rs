@@ -62,7 +62,9 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
     let script = String::from_utf8_lossy(&script.bytes).into_owned();
     print::out(&print::visible(&format!("\n{}\n\n{shown}/greet.sh is now:\n\n{script}", end.message)));
     if end.outcome == Outcome::Completed {
-        print::err(&format!("\nThe folder is yours to keep or delete. Next: sabir --help, or README.md for a real model.\n"));
+        print::err(&format!(
+            "\nThe folder is yours to keep or delete. Next: sabir --help, or README.md for a real model.\n"
+        ));
     }
     Ok(Exit::from(end.outcome))
 }

@@ -1,0 +1,87 @@
+//! Bad input: one clear sentence, exit 2, and nothing changed.
+
+use crate::world::{World, code, names, stderr};
+
+/// Runs the binary and checks the sentence; the home and the workspace stay empty.
+fn check(world: &World, arguments: &[&str], environment: &[(&str, &str)], expected: &[&str]) {
+    let before = names(world.work.path());
+    let output = world.sabir().args(arguments).envs(environment.iter().copied()).output().unwrap();
+    let errors = stderr(&output);
+    assert_eq!(code(&output), 2, "{arguments:?}: {errors}");
+    for part in expected {
+        assert!(errors.contains(part), "{arguments:?}: no `{part}` in: {errors}");
+    }
+    assert!(!errors.contains("panicked"), "{errors}");
+    assert_eq!(names(world.work.path()), before);
+    assert!(!world.home.path().join(".local").exists(), "nothing was begun");
+}
+
+#[test]
+fn keys_and_models() {
+    let world = World::new();
+    check(&world, &["run", "--model", "openai/gpt-5", "x"], &[], &["no key for openai", "OPENAI_API_KEY"]);
+    check(&world, &["run", "--model", "claude-sonnet-4", "x"], &[], &["ANTHROPIC_API_KEY"]);
+    check(&world, &["run", "x"], &[], &["no model is chosen", "--model"]);
+    check(&world, &["run", "--model", "wonder", "x"], &[], &["`wonder` is unknown", "PROVIDER/NAME"]);
+    check(&world, &["run", "--model", "nowhere/x", "x"], &[], &["`nowhere/x` is unknown"]);
+    let key = [("OPENAI_API_KEY", "k")];
+    check(
+        &world,
+        &["run", "--model", "openai/x", "--protocol", "morse", "x"],
+        &key,
+        &["`morse` is no protocol", "cline"],
+    );
+    check(&world, &["run", "--model", "openai/x", "--approve", "most", "x"], &key, &["`most` is no approval rule"]);
+    check(&world, &["run", "--model", "openai/x", "--max-time", "soon", "x"], &key, &["`soon` is no time"]);
+    check(&world, &["run", "--model", "openai/x", "-C", "no/such/folder", "x"], &key, &["no/such/folder"]);
+}
+
+#[test]
+fn an_unknown_model_at_the_provider() {
+    use sabir_testkit::{Reply, Script};
+    let world = World::new();
+    let body = r#"{"error":{"message":"The model `gpt-9` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#;
+    let provider = world.provider(Script::by(move |_, _| Reply::status(404).with_body(body)));
+    let output = world.sabir_with(&provider).args(["run", "--model", "openai/gpt-9", "x"]).output().unwrap();
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("gpt-9"), "{}", stderr(&output));
+}
+
+#[test]
+fn configuration() {
+    let world = World::new();
+    let config = world.home.path().join("config.toml");
+    let path = config.display().to_string();
+    let run = ["run", "--config", &path, "--model", "openai/x", "x"];
+    check(&world, &run, &[], &["config.toml cannot be read"]);
+    std::fs::write(&config, "model = \"a\"\nprotocol = [\n").unwrap();
+    check(&world, &run, &[], &["config.toml", "line 2", "column"]);
+    std::fs::write(&config, "modell = \"a\"\n").unwrap();
+    check(&world, &run, &[], &["modell", "line 1"]);
+    std::fs::write(&config, b"\xff\xfe").unwrap();
+    check(&world, &run, &[], &["no UTF-8"]);
+    std::fs::write(&config, "[providers.box]\nwire = \"morse\"\nbase_url = \"http://127.0.0.1:1\"\n").unwrap();
+    check(&world, &["run", "--config", &path, "--model", "box/x", "x"], &[], &["`morse` is no wire"]);
+}
+
+#[test]
+fn tools_and_dialects() {
+    let world = World::new();
+    let tools = world.write("tools.json", "[{\"name\": \"f\"},\n oops]");
+    let tools = tools.display().to_string();
+    check(&world, &["parse", "--tools", &tools], &[], &["tools.json", "line 2"]);
+    check(&world, &["parse", "--tools", "missing.json"], &[], &["missing.json cannot be read"]);
+    check(&world, &["parse", "--dialect", "latin"], &[], &["`latin` is no dialect", "invoke"]);
+    check(&world, &["wire", "decode", "--wire", "telex"], &[], &["`telex` is no wire"]);
+    world.write("tools.json", "[{\"name\": \"f\"}, {\"name\": \"f\"}]");
+    check(&world, &["prompt", "--tools", &tools], &[], &["`f` is defined twice"]);
+}
+
+#[test]
+fn tasks_that_are_not_there() {
+    let world = World::new();
+    check(&world, &["log", "abc"], &[], &["there is no task `abc`"]);
+    check(&world, &["resume", "abc", "--output", "text"], &[], &["there is no task `abc`"]);
+    check(&world, &["resume", "--output", "text"], &[], &["no task that could be resumed"]);
+    check(&world, &["tour", "--folder", "."], &[], &["cannot be made"]);
+}

@@ -1,0 +1,98 @@
+//! A stream that is cut at every byte: nothing runs, nothing panics, the end is honest, and the task can be resumed.
+
+use sabir_testkit::{Reply, Script, Trouble};
+use serde_json::json;
+
+use crate::world::{Turn, WAYS, Way, World, code, stderr, turn};
+
+fn writing() -> Turn {
+    turn("Now.", vec![("write_to_file", json!({"path": "w.txt", "content": "a\nb"}))])
+}
+
+fn done() -> Turn {
+    turn("", vec![("attempt_completion", json!({"result": "done"}))])
+}
+
+/// The bytes of the answer that is cut.
+fn length(way: Way) -> usize {
+    let head =
+        sabir_wire::Head { id: "msg_scripted".to_owned(), model: "scripted".to_owned(), ..sabir_wire::Head::default() };
+    way.reply(&writing(), 1).stream(way.wire, head).len()
+}
+
+/// Cuts the first answer at each byte that `offsets` names; then lets the task go on.
+fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
+    let mut whole = 0;
+    for offset in offsets {
+        let world = World::new();
+        world.write_config();
+        let provider = world.provider(Script::by(move |_, _| way.reply(&writing(), 1).but(Trouble::Close(offset))));
+        let output = world.run(&provider, way, &["--approve", "all", "--config", &world.config(), "write it"]);
+        let (errors, written) = (stderr(&output), world.read("w.txt"));
+        assert!(!errors.contains("panicked"), "{way:?} at {offset}: {errors}");
+        if written == "a\nb" {
+            // Behind the end of the answer only the transfer is cut. The next requests are cut there as well.
+            whole += 1;
+        } else {
+            assert_eq!(written, "", "{way:?} at {offset}");
+            assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
+        }
+        let provider = world.provider(Script::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
+        let id = world.only_task();
+        let resumed =
+            world.sabir_with(&provider).args(["resume", "--output", "text", "--approve", "all", &id]).output().unwrap();
+        assert_eq!(code(&resumed), 0, "{way:?} at {offset}: {}", stderr(&resumed));
+        assert_eq!(world.read("w.txt"), "a\nb");
+    }
+    assert!(whole <= 40, "{way:?}: {whole} cuts left the answer whole");
+}
+
+impl World {
+    fn config(&self) -> String {
+        self.home.path().join("config.toml").display().to_string()
+    }
+
+    /// Cuts before the first event are retried with pauses; here that only costs time.
+    fn write_config(&self) {
+        std::fs::write(self.config(), "[providers.openai]\nretries = 0\n[providers.anthropic]\nretries = 0\n").unwrap();
+    }
+}
+
+#[test]
+fn every_byte_anthropic() {
+    cut_at(WAYS[0], 0..length(WAYS[0]));
+}
+
+#[test]
+fn every_byte_openai() {
+    cut_at(WAYS[1], 0..length(WAYS[1]));
+}
+
+#[test]
+fn every_byte_cline() {
+    cut_at(WAYS[2], 0..length(WAYS[2]));
+}
+
+#[test]
+fn every_byte_invoke() {
+    cut_at(WAYS[3], 0..length(WAYS[3]));
+}
+
+#[test]
+fn a_cut_stream_is_asked_again_and_runs_once() {
+    for way in WAYS {
+        let world = World::new();
+        let replies = move |count: usize| -> Reply {
+            match count {
+                0 => way.reply(&writing(), 1).but(Trouble::Close(length(way) * 3 / 4)),
+                1 => way.reply(&writing(), 1),
+                _ => way.reply(&done(), 2),
+            }
+        };
+        let provider = world.provider(Script::by(move |count, _| replies(count)));
+        let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "write it"]);
+        assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
+        let kinds = |kind: &str| crate::world::events(&output).iter().filter(|event| event["kind"] == kind).count();
+        assert_eq!((kinds("failed"), kinds("running"), provider.requests().len()), (1, 1, 3), "{way:?}");
+    }
+}

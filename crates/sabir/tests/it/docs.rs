@@ -1,0 +1,73 @@
+//! Every command in the documents is executed here, or by `.ci/run`.
+
+use std::process::Command;
+
+use sabir_testkit::Script;
+use serde_json::json;
+
+use crate::world::{WAYS, World, turn};
+
+/// The lines of all `sh` blocks.
+fn commands(markdown: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut inside = false;
+    for line in markdown.lines() {
+        match line {
+            "```sh" => inside = true,
+            _ if line.starts_with("```") => inside = false,
+            _ if inside => commands.push(line.to_owned()),
+            _ => {}
+        }
+    }
+    commands
+}
+
+#[test]
+fn the_readme_tells_the_truth() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
+    let ci = read(".ci/run");
+    let world = World::new();
+    let done = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
+    let provider = world.provider(Script::by(move |_, request| {
+        // A prompted model gets words, a native one a call.
+        let way = if request.body.get("tools").is_some() { WAYS[1] } else { WAYS[2] };
+        way.reply(&done(), 1)
+    }));
+    let commands = commands(&read("README.md"));
+    assert!(commands.len() >= 12, "{commands:?}");
+    let mut task = String::new();
+    for line in commands {
+        if line.starts_with("export ") {
+            continue;
+        }
+        if line.starts_with("cargo ") {
+            let known = ["cargo run --release -- tour", "cargo test --workspace"];
+            assert!(known.contains(&line.as_str()), "nobody runs `{line}`");
+            assert!(ci.contains("cargo test --workspace") && ci.contains("tour"), "CI runs them");
+            continue;
+        }
+        let line = line.replace("TASK", &task).replace("--model ollama/", "--model openai/");
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &format!("set -o pipefail; printf 'y\\n' > typed; sabir() {{ \"$SABIR\" \"$@\"; }}; {line}")]);
+        shell.current_dir(world.work.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        shell.env("HOME", world.home.path()).env("SABIR", env!("CARGO_BIN_EXE_sabir")).env("OPENAI_API_KEY", "k");
+        shell.env("OPENAI_BASE_URL", provider.base_url(sabir_wire::Wire::OpenAiChat));
+        let interactive = line.starts_with("sabir --model") || line.starts_with("sabir resume");
+        shell.stdin(std::process::Stdio::null());
+        let output = shell.output().unwrap();
+        let words =
+            format!("{line}\n{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let expected: &[i32] = match () {
+            // Nobody sits at this terminal, so the interactive task cannot be accepted.
+            () if interactive => &[2, 3],
+            () if line.contains("sabir check") => &[4],
+            () => &[0],
+        };
+        assert!(expected.contains(&output.status.code().unwrap()), "{words}");
+        if line == "sabir tasks" {
+            task = String::from_utf8_lossy(&output.stdout).split_whitespace().next().unwrap().to_owned();
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Each exit code, by a task that earns it.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use sabir_testkit::{Reply, Script, Trouble};
+use serde_json::json;
+
+use crate::world::{WAYS, World, code, processes_with, stderr, stdout, turn};
+
+const NATIVE: crate::world::Way = WAYS[1];
+
+fn touch() -> crate::world::Turn {
+    turn("", vec![("execute_command", json!({"command": "touch made"}))])
+}
+
+#[test]
+fn completed_is_0() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "All done."}))])]);
+    let output = world.run(&provider, NATIVE, &["do it"]);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "All done.\n"));
+    let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "All done."}))])]);
+    let output = world.run(&provider, NATIVE, &["--output", "json", "do it"]);
+    let end: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&end["outcome"], &end["exit_code"], &end["turns"]), (&json!("completed"), &json!(0), &json!(1)));
+}
+
+#[test]
+fn usage_is_2() {
+    let world = World::new();
+    for arguments in [&["run"][..], &["run", "--output", "xml", "x"], &["nonsense", "--no-such-flag"]] {
+        assert_eq!(code(&world.sabir().args(arguments).output().unwrap()), 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn unfinished_is_3() {
+    let world = World::new();
+    let words = || turn("I think it is fine.", vec![]);
+    let provider = world.plays(NATIVE, &[words(), words(), words()]);
+    let output = world.run(&provider, NATIVE, &["do it"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(stderr(&output).contains("sabir resume"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_empty_answer_is_not_success() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("", vec![]), turn("", vec![]), turn("", vec![])]);
+    assert_eq!(code(&world.run(&provider, NATIVE, &["do it"])), 3);
+}
+
+#[test]
+fn denied_is_5() {
+    let world = World::new();
+    let words = || turn("I cannot go on.", vec![]);
+    let provider = world.plays(NATIVE, &[touch(), words(), words(), words()]);
+    let output = world.run(&provider, NATIVE, &["do it"]);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert!(!world.work.path().join("made").exists());
+}
+
+#[test]
+fn a_limit_is_6() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[touch(), touch()]);
+    let output = world.run(&provider, NATIVE, &["--approve", "commands", "--max-turns", "1", "do it"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    assert!(world.work.path().join("made").exists());
+    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::Stall)));
+    let output = world.run(&provider, NATIVE, &["--max-time", "1s", "do it"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+}
+
+#[test]
+fn a_failing_provider_is_7() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply::status(400)));
+    let output = world.run(&provider, NATIVE, &["do it"]);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+    let provider = world.provider(Script::by(|_, _| {
+        Reply::text("x")
+            .but(Trouble::Body { kind: Some("text/html".to_owned()), bytes: b"<html>proxy</html>".to_vec() })
+    }));
+    let output = world.run(&provider, NATIVE, &["do it"]);
+    assert_eq!(code(&output), 7, "{}", stderr(&output));
+}
+
+#[test]
+fn interrupted_is_130_and_leaves_nothing() {
+    let world = World::new();
+    let sleep = "sleep 7412";
+    let provider =
+        world.plays(NATIVE, &[turn("", vec![("execute_command", json!({"command": format!("{sleep} & {sleep}")}))])]);
+    let mut command = world.sabir_with(&provider);
+    command
+        .args(["run", "--model", NATIVE.model(), "--approve", "commands", "do it"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
+    while processes_with("sleep\u{0}7412").len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the command does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let begun = Instant::now();
+    while !processes_with("sleep\u{0}7412").is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "left behind");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "x"}))])]);
+    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap();
+    assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
+    let body = provider.requests()[0].body.to_string();
+    assert!(body.contains("interrupted"), "the model hears that the command may have run: {body}");
+}

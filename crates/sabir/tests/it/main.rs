@@ -1,0 +1,21 @@
+//! The integration tests of the binary, in one binary: real processes, real HTTP, real files.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that fails by panicking is doing its work"
+)]
+
+mod bad_input;
+mod cuts;
+mod docs;
+mod ends;
+mod interactive;
+mod kills;
+mod parse;
+mod tour;
+mod ways;
+mod world;

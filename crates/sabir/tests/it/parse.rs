@@ -1,0 +1,115 @@
+//! `parse`, `check`, `prompt` and `wire decode` over real pipes: the interface that scripts use.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::world::{World, code, stderr, stdout};
+
+fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, String) {
+    let mut child = world.sabir().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    (code(&output), stdout(&output))
+}
+
+fn parsed(world: &World, dialect: &str, input: &str) -> (i32, Value) {
+    let mut first: Option<(i32, Value)> = None;
+    for chunk in ["0", "1", "3", "7", "64"] {
+        let (code, out) = pipe(world, &["parse", "--dialect", dialect, "--output", "json", "--chunk", chunk], input);
+        let result = (code, serde_json::from_str(&out).unwrap());
+        let first = first.get_or_insert(result.clone());
+        assert_eq!(*first, result, "chunks of {chunk}");
+    }
+    first.unwrap()
+}
+
+#[test]
+fn the_object_of_the_contract() {
+    let world = World::new();
+    let input = "Grüße:\n<read_file>\n<path>a.rs</path>\n<start_line>10</start_line>\n</read_file>";
+    let (code, out) = parsed(&world, "auto", input);
+    assert_eq!(code, 0);
+    assert_eq!(
+        out,
+        json!({"dialect": "auto", "parts": [
+            {"type": "text", "text": "Grüße:\n"},
+            {"type": "call", "name": "read_file", "id": null, "dialect": "cline", "state": "complete",
+             "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 81], "repairs": []}],
+            "faults": [], "feedback": null})
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let world = World::new();
+    let (code, out) =
+        parsed(&world, "cline", "<read_file>\n<path>a</path>\n<start_line>ten</start_line>\n</read_file>");
+    assert_eq!(code, 4);
+    let fault = &out["faults"][0];
+    assert_eq!(
+        (&fault["kind"], &fault["line"], &fault["column"]),
+        (&json!("wrong_type"), &json!(3), &json!(13)),
+        "{out}"
+    );
+    assert_eq!(out["parts"][0]["state"], "rejected");
+    assert!(out["feedback"].as_str().unwrap().contains("start_line"));
+    let (code, text) = pipe(&world, &["check"], "<read_fil>\n<path>a</path>\n</read_fil>");
+    assert_eq!(code, 4);
+    assert!(text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'), "{text}");
+}
+
+#[test]
+fn cut_and_mentioned_calls_never_count() {
+    let world = World::new();
+    let (code, out) = parsed(&world, "auto", "<write_to_file><path>a</path><content>half");
+    assert_eq!((code, &out["parts"][0]["state"]), (4, &json!("cut")));
+    let (code, out) = parsed(&world, "auto", "```\n<read_file><path>a</path></read_file>\n```");
+    assert_eq!((code, out["parts"].as_array().unwrap().len()), (0, 1));
+}
+
+#[test]
+fn events_are_lines() {
+    let world = World::new();
+    let (code, out) = pipe(&world, &["parse", "--output", "events"], "<read_file><path>a</path></read_file>");
+    let kinds: Vec<_> = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((code, kinds.join(" ").as_str()), (0, "call_start arg_start arg_delta arg_end call_end"));
+}
+
+#[test]
+fn recorded_bodies() {
+    let world = World::new();
+    let body = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}}]}}]}\n\n\
+                data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\ndata: [DONE]\n\n";
+    let (code, out) =
+        pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json", "--chunk", "1"], body);
+    let out: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &out["parts"][0]["arguments"], &out["usage"]["input"]),
+        (0, &json!({"a": 1}), &json!(3)),
+        "{out}"
+    );
+    assert_eq!((&out["parts"][0]["state"], &out["stop"]["reason"]), (&json!("complete"), &json!("calls")));
+    let (code, _) = pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json"], &body[..120]);
+    assert_eq!(code, 4, "a cut body holds a cut call");
+}
+
+#[test]
+fn prompts_are_small() {
+    let world = World::new();
+    for dialect in ["cline", "invoke"] {
+        let (code, out) = pipe(&world, &["prompt", "--dialect", dialect, "--output", "json"], "");
+        let out: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(code, 0);
+        assert!(out["tokens_estimated"].as_u64().unwrap() <= 3000, "{dialect}: {}", out["tokens_estimated"]);
+        let prompt = out["prompt"].as_str().unwrap();
+        for name in ["read_file", "write_to_file", "replace_in_file", "execute_command", "attempt_completion"] {
+            assert!(prompt.contains(&format!("## {name}\n")), "{dialect} teaches {name}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A home, a workspace, a provider, and the binary among them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use sabir_call::dialect::dialect;
+use sabir_call::{Call, CallId, ToolSet};
+use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_wire::Wire;
+use serde_json::{Map, Value};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// A user's machine.
+pub(crate) struct World {
+    pub(crate) home: TempDir,
+    pub(crate) work: TempDir,
+    runtime: Runtime,
+}
+
+/// How the model is reached and taught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) wire: Wire,
+    /// `native` or a dialect.
+    pub(crate) protocol: &'static str,
+}
+
+/// The four ways of one task.
+pub(crate) const WAYS: [Way; 4] = [
+    Way { wire: Wire::Anthropic, protocol: "native" },
+    Way { wire: Wire::OpenAiChat, protocol: "native" },
+    Way { wire: Wire::OpenAiChat, protocol: "cline" },
+    Way { wire: Wire::OpenAiChat, protocol: "invoke" },
+];
+
+/// What a model does in one turn: words, then calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    pub(crate) words: &'static str,
+    pub(crate) calls: Vec<(&'static str, Value)>,
+}
+
+pub(crate) fn turn(words: &'static str, calls: Vec<(&'static str, Value)>) -> Turn {
+    Turn { words, calls }
+}
+
+impl Way {
+    /// The name of a model that is reached this way.
+    pub(crate) fn model(self) -> &'static str {
+        match self.wire {
+            Wire::Anthropic => "anthropic/scripted",
+            _ => "openai/scripted",
+        }
+    }
+
+    /// The turn as this way spells it; `number` counts from 1.
+    pub(crate) fn reply(self, turn: &Turn, number: usize) -> Reply {
+        let Some(dialect) = dialect(self.protocol) else {
+            let calls = turn.calls.iter().enumerate();
+            return calls.fold(Reply::text(turn.words), |reply, (index, (name, arguments))| {
+                reply.call(&format!("call_{number}_{index}"), name, arguments.clone())
+            });
+        };
+        let calls: Vec<_> = turn.calls.iter().map(|(name, arguments)| call(name, arguments)).collect();
+        let text = if calls.is_empty() { String::new() } else { dialect.render_calls(&calls, &offered()) };
+        Reply::text(format!("{}\n\n{text}", turn.words))
+    }
+}
+
+/// The built-in tools, as the binary offers them.
+fn offered() -> ToolSet {
+    ToolSet::new(sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect()).unwrap()
+}
+
+fn call(name: &str, arguments: &Value) -> Call {
+    let arguments = arguments.as_object().cloned().unwrap_or_else(Map::new);
+    Call { id: CallId::new("x"), name: name.to_owned(), arguments, dialect: None }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self { home: TempDir::new().unwrap(), work: TempDir::new().unwrap(), runtime }
+    }
+
+    pub(crate) fn provider(&self, script: Script) -> ScriptedProvider {
+        self.runtime.block_on(ScriptedProvider::start(script)).unwrap()
+    }
+
+    /// A provider that plays these turns in this way, whatever is asked.
+    pub(crate) fn plays(&self, way: Way, turns: &[Turn]) -> ScriptedProvider {
+        self.provider(Script::new(
+            turns.iter().enumerate().map(|(at, turn)| way.reply(turn, at + 1)).collect::<Vec<_>>(),
+        ))
+    }
+
+    /// The binary, with an environment of its own.
+    pub(crate) fn sabir(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sabir"));
+        command.env_clear().env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap());
+        command.current_dir(self.work.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// The binary, with that provider behind both conventional addresses.
+    pub(crate) fn sabir_with(&self, provider: &ScriptedProvider) -> Command {
+        let mut command = self.sabir();
+        command.env("OPENAI_BASE_URL", provider.base_url(Wire::OpenAiChat)).env("OPENAI_API_KEY", "sk-secret-test");
+        command
+            .env("ANTHROPIC_BASE_URL", provider.base_url(Wire::Anthropic))
+            .env("ANTHROPIC_API_KEY", "sk-secret-test");
+        command
+    }
+
+    /// `sabir run` in this way.
+    pub(crate) fn run(&self, provider: &ScriptedProvider, way: Way, arguments: &[&str]) -> Output {
+        let mut command = self.sabir_with(provider);
+        command.args(["run", "--model", way.model(), "--protocol", way.protocol]).args(arguments);
+        command.output().unwrap()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.work.path().join(name)).unwrap_or_default()
+    }
+
+    /// The only task in the home.
+    pub(crate) fn only_task(&self) -> String {
+        let folder = self.home.path().join(".local/share/sabir/tasks");
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names: Vec<_> = names.filter(|name| name.ends_with(".journal")).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        names[0].trim_end_matches(".journal").to_owned()
+    }
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+pub(crate) fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+/// The JSON lines of an `--output events` run.
+pub(crate) fn events(output: &Output) -> Vec<Value> {
+    stdout(output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
+        .collect()
+}
+
+/// Processes that still carry `mark` in their command line or environment.
+pub(crate) fn processes_with(mark: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let path = entry.path();
+        let is = |file: &str| std::fs::read(path.join(file)).is_ok_and(|bytes| contains(&bytes, mark.as_bytes()));
+        let own = path.file_name() == Some(std::process::id().to_string().as_ref());
+        if !own && is("cmdline") {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

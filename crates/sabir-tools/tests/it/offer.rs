@@ -35,6 +35,7 @@ fn specs_are_strict_and_their_examples_run() {
         names[..6],
         ["read_file", "list_files", "search_files", "write_to_file", "replace_in_file", "execute_command"]
     );
+    assert!(place.registry.set().iter().take(6).eq(&sabir_tools::specs()));
     for spec in place.registry.set().iter() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);

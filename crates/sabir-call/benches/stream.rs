@@ -9,7 +9,8 @@
 //! * `serde_json` appends every chunk of a native call's arguments and parses them once at the end.
 //! * `json`: the scanner, decoding while it streams. To be held: at most 1.0 times `serde_json` from 16 bytes a chunk.
 //!
-//! `-- --test` runs everything once and prints no figures.
+//! `-- --test` runs everything once and prints no figures; `-- ROW BYTES` repeats one row at one size of chunks, for a
+//! profiler.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -150,7 +151,9 @@ impl Load {
 fn sink() -> impl FnMut(Event<'_>) {
     |event: Event<'_>| {
         if let Event::ArgDelta { text, .. } = event {
-            black_box(text);
+            // One after the other: read as a pair they would wait for the two stores that wrote them, in every row alike.
+            black_box(text.as_ptr());
+            black_box(text.len());
         }
     }
 }
@@ -196,7 +199,12 @@ fn ratio(times: &[Duration], row: &str, against: &str) -> f64 {
 }
 
 fn main() {
-    let test = std::env::args().any(|argument| argument == "--test");
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [row, bytes] = arguments.as_slice() {
+        let (load, chunk) = (Load::new(100 * KB), bytes.parse().unwrap_or(16));
+        return (0..20_000).for_each(|_| load.run(row, chunk));
+    }
+    let test = arguments.iter().any(|argument| argument == "--test");
     let loads = if test { vec![Load::new(10 * KB)] } else { vec![Load::new(100 * KB), Load::new(1000 * KB)] };
     let mut table = format!("{:>8} {:>6}", "value", "chunk");
     for row in ROWS {

@@ -9,12 +9,14 @@
 //!
 //! Grammar as implemented, `ws` between all tokens: `{ (string : value (, string : value)*)? }`, where `value` is a
 //! string, a run without `,}]` and white space, or a balanced run of `{…}` and `[…]` whose strings are skipped. Each byte
-//! is looked at once; what is kept between two pushes is the current key, the keys seen, and at most a broken-off escape.
+//! is looked at a bounded number of times; what is kept between two pushes is the current key, the keys seen, and at most a
+//! broken-off escape.
 
 use std::collections::HashSet;
 
 use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
+use crate::lanes::{LANES, below, first, lanes};
 
 /// Reads the JSON text of one call's arguments and emits `ArgStart`, `ArgDelta`, `ArgEnd` and faults for it.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub struct ArgumentScanner {
     key: String,
     keys: HashSet<String>,
     escape: Escape,
-    /// Decoded text of the current push, reused.
+    /// Decoded text that has not gone out yet; empty between pushes.
     decoded: String,
     warned: bool,
 }
@@ -105,17 +107,37 @@ impl ArgumentScanner {
     }
 
     /// Takes the next piece.
+    #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
-        let mut at = 0;
+        // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
+        let inside = matches!(self.state, State::Text(_)) && self.escape == Escape::None && !chunk.is_empty();
+        let plain = if inside { plain_end(chunk.as_bytes(), 0) } else { 0 };
+        if inside && plain == chunk.len() {
+            out.event(Event::ArgDelta { index: self.index, text: chunk });
+        } else {
+            let at = if inside { self.string(chunk, 0, plain, out) } else { 0 };
+            if at < chunk.len() || self.escape != Escape::None {
+                self.read(chunk, at, out);
+            }
+        }
+        self.offset = self.offset.saturating_add(chunk.len());
+    }
+
+    /// Reads a piece that may hold anything.
+    #[inline(never)]
+    fn read(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) {
+        let mut at = from;
         while let Some(&byte) = chunk.as_bytes().get(at) {
             at = match self.state {
                 State::Broken => break,
-                State::Key | State::Text(_) => self.string(chunk, at, out),
+                State::Key | State::Text(_) if self.escape != Escape::None => self.escaped(byte, at, out),
+                State::Key | State::Text(_) => self.string(chunk, at, at, out),
                 State::Scalar | State::Nested(_) | State::NestedText(..) => self.source(chunk, at, out),
                 _ => self.token(byte, at, out),
             };
         }
-        self.offset = self.offset.saturating_add(chunk.len());
+        // Before an escape that is broken off.
+        self.deliver("", out);
     }
 
     /// Whether the text so far is whole. Nothing may be pushed afterwards.
@@ -209,8 +231,13 @@ impl ArgumentScanner {
 
     /// The source text of a value that is no string, up to its end or the chunk's.
     fn source(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
-        let mut end = None;
-        for (at, &byte) in chunk.as_bytes().iter().enumerate().skip(from) {
+        let bytes = chunk.as_bytes();
+        let (mut at, mut end) = (from, None);
+        loop {
+            if let State::NestedText(_, false) = self.state {
+                at = plain_end(bytes, at);
+            }
+            let Some(&byte) = bytes.get(at) else { break };
             self.state = match (self.state, byte) {
                 (State::NestedText(depth, true), _) => State::NestedText(depth, false),
                 (State::NestedText(depth, false), b'\\') => State::NestedText(depth, true),
@@ -228,6 +255,7 @@ impl ArgumentScanner {
                 }
                 (state, _) => state,
             };
+            at += 1;
         }
         let to = end.unwrap_or(chunk.len());
         if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty()) {
@@ -240,66 +268,63 @@ impl ArgumentScanner {
         to
     }
 
-    /// A key or a string value, up to its end or the chunk's.
-    fn string(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
+    /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
+    ///
+    /// The text is known to be plain up to `known`.
+    #[inline(never)]
+    fn string(&mut self, chunk: &str, from: usize, known: usize, out: &mut dyn Sink) -> usize {
         let bytes = chunk.as_bytes();
-        self.decoded.clear();
-        let (mut run, mut at, mut ended) = (from, from, false);
-        while let Some(&byte) = bytes.get(at) {
-            if self.escape != Escape::None {
-                at = self.escaped(byte, at, out);
-                run = at;
-                if self.state == State::Broken {
+        let (mut run, mut at) = (from, known);
+        loop {
+            at = plain_end(bytes, at);
+            let text = chunk.get(run..at).unwrap_or_default();
+            match bytes.get(at) {
+                None => {
+                    self.deliver(text, out);
                     return at;
                 }
-                continue;
-            }
-            at += plain(bytes.get(at..).unwrap_or_default());
-            match bytes.get(at) {
                 Some(b'"') => {
-                    ended = true;
-                    break;
+                    self.deliver(text, out);
+                    self.end_string(at, out);
+                    return at + 1;
                 }
                 Some(b'\\') => {
-                    self.decoded.push_str(chunk.get(run..at).unwrap_or_default());
-                    self.escape = Escape::Open;
-                    at += 1;
+                    self.decoded.push_str(text);
+                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
+                        self.escape = Escape::Open;
+                        return at + 1;
+                    };
+                    self.decoded.push(c);
+                    at += 2;
                     run = at;
                 }
                 Some(_) => {
-                    self.decoded.push_str(chunk.get(run..at).unwrap_or_default());
-                    run = at;
+                    self.decoded.push_str(text);
                     self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
+                    self.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
                     at += 1;
+                    run = at;
                 }
-                None => {}
             }
         }
-        let tail = chunk.get(run..at).unwrap_or_default();
-        self.deliver(tail, out);
-        if ended {
-            self.end_string(at, out);
-            return at + 1;
-        }
-        at
     }
 
+    /// Hands on what has been decoded, and `tail` behind it.
+    #[inline]
     fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
-        if self.state == State::Key {
-            self.key.push_str(&self.decoded);
-            self.key.push_str(tail);
-            self.decoded.clear();
+        if self.decoded.is_empty() && self.state != State::Key {
+            if !tail.is_empty() {
+                out.event(Event::ArgDelta { index: self.index, text: tail });
+            }
             return;
         }
-        let text = if self.decoded.is_empty() {
-            tail
+        self.decoded.push_str(tail);
+        if self.state == State::Key {
+            self.key.push_str(&self.decoded);
         } else {
-            self.decoded.push_str(tail);
-            &self.decoded
-        };
-        if !text.is_empty() {
-            out.event(Event::ArgDelta { index: self.index, text });
+            out.event(Event::ArgDelta { index: self.index, text: &self.decoded });
         }
+        self.decoded.clear();
     }
 
     fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
@@ -382,7 +407,6 @@ impl ArgumentScanner {
             self.warned = true;
             // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
             self.deliver("", out);
-            self.decoded.clear();
             let span = Span::new(self.offset + at, self.offset + at + 1);
             let fault = Fault::warning(FaultKind::MalformedJson, span, message);
             out.event(Event::Fault(&fault.in_call(self.index).in_arguments_text()));
@@ -397,35 +421,47 @@ impl ArgumentScanner {
     }
 }
 
-/// How many bytes from the start are neither a quote, a backslash nor a control character.
-fn plain(bytes: &[u8]) -> usize {
-    const BLOCK: usize = 16;
-    let special = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    let mut count = 0;
-    for block in bytes.chunks(BLOCK) {
-        // Written without an early exit so that the compiler makes vector code of it.
-        let mut found = false;
-        for &byte in block {
-            found |= special(byte);
+/// Where the plain text from `from` on ends: at a quote, a backslash, a control character, or with the text.
+fn plain_end(bytes: &[u8], from: usize) -> usize {
+    let special = |word: u64| lanes(word, b'"') | lanes(word, b'\\') | below(word, 0x20);
+    let mut at = from;
+    let mut rest = bytes.get(from..).unwrap_or_default();
+    while let Some((word, after)) = rest.split_first_chunk() {
+        let marks = special(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return at + first(marks);
         }
-        if found {
-            return count + block.iter().position(|&byte| special(byte)).unwrap_or(block.len());
-        }
-        count += block.len();
+        (at, rest) = (at + LANES, after);
     }
-    count
+    if rest.is_empty() {
+        return at;
+    }
+    // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
+    let word = match bytes.last_chunk() {
+        Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * rest.len() as u32),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    at + first(special(word))
 }
 
-fn unescape(byte: u8) -> Option<char> {
-    Some(match byte {
-        b'n' => '\n',
-        b't' => '\t',
-        b'r' => '\r',
-        b'b' => '\u{8}',
-        b'f' => '\u{c}',
-        b'"' | b'\\' | b'/' => char::from(byte),
-        _ => return None,
-    })
+/// What a letter behind a backslash stands for; 0: nothing, or more than the letter.
+#[expect(clippy::indexing_slicing, reason = "in a constant, where a wrong index does not compile")]
+const LETTERS: [u8; 256] = {
+    let mut letters = [0; 256];
+    letters[b'n' as usize] = b'\n';
+    letters[b't' as usize] = b'\t';
+    letters[b'r' as usize] = b'\r';
+    letters[b'b' as usize] = 8;
+    letters[b'f' as usize] = 12;
+    letters[b'"' as usize] = b'"';
+    letters[b'\\' as usize] = b'\\';
+    letters[b'/' as usize] = b'/';
+    letters
+};
+
+/// A table and no `match`, because a jump would be foreseen wrongly every other time.
+fn unescape(letter: u8) -> Option<char> {
+    LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
 }
 
 fn expectation(state: State) -> &'static str {

@@ -1,11 +1,11 @@
-//! Finding one byte in short texts.
+//! Finding bytes in short texts, a register at a time.
 //!
 //! A provider's chunk is a few bytes long, and most of them hold no `<` at all. A library's search is made for long texts
-//! and costs more to start than such a chunk costs to read; this one looks at a register at a time.
+//! and costs more to start than such a chunk costs to read. Here eight bytes are looked at together, one to a lane.
 
-const LANES: usize = size_of::<u64>();
+pub(crate) const LANES: usize = size_of::<u64>();
 /// From this length on the library is faster.
-const LONG: usize = 128;
+const LONG: usize = 48;
 
 /// Where `needle` first stands in `hay`.
 pub(crate) fn find(needle: u8, hay: &[u8]) -> Option<usize> {

@@ -26,7 +26,6 @@
 
 mod call;
 mod doubt;
-pub(crate) mod find;
 mod opening;
 mod prose;
 mod tag;
@@ -37,10 +36,10 @@ mod vocabulary;
 use crate::dialect::Selection;
 use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
+use crate::lanes::find;
 use crate::tool::ToolSet;
 
 use call::Open;
-use find::find;
 use opening::{Look, Opening};
 use prose::Prose;
 use tag::{Interest, Lexed, Tag, lex};
@@ -160,15 +159,24 @@ impl Reader {
     }
 
     /// Takes the next piece of text.
+    #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
+        // Nearly all of a stream is the inside of values.
+        let taken = match &mut self.state {
+            State::Call(open) if self.hold.is_empty() => open.take(chunk, &self.vocabulary, out),
+            _ => false,
+        };
+        if taken {
+            self.offset += chunk.len();
+        } else {
+            self.read(chunk, out);
+        }
+    }
+
+    /// Takes a piece of text that may hold anything. Apart from [`Self::push`], so that this costs nothing where it is not needed.
+    #[inline(never)]
+    fn read(&mut self, chunk: &str, out: &mut dyn Sink) {
         if self.hold.is_empty() {
-            // Nearly all of a stream is the inside of values.
-            if let State::Call(open) = &mut self.state
-                && open.take(chunk, out)
-            {
-                self.offset += chunk.len();
-                return;
-            }
             let taken = self.run(Window { text: chunk, last: false }, out);
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
         } else {

@@ -15,12 +15,12 @@ use std::collections::HashSet;
 use crate::dialect::{CLINE, INVOKE as INVOKE_DIALECT};
 use crate::event::{ArgForm, Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
+use crate::lanes::find;
 
 use super::doubt::{Before, Doubt, Role};
-use super::find::find;
 use super::tag::{Interest, Lexed, Tag, lex};
 use super::value::{Phase, Value};
-use super::vocabulary::PARAMETER;
+use super::vocabulary::{PARAMETER, Vocabulary};
 use super::{Closed, Reader, State, Step, Window, take_blank};
 
 /// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to
@@ -287,13 +287,37 @@ impl Reader {
 
 impl Open {
     /// The hot path: takes a whole chunk that is nothing but a piece of the value. False: look closer.
-    pub(super) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        let inside = self.value.phase == Phase::Body && self.value.before == Before::Nothing;
-        let plain = inside && find(b'<', chunk.as_bytes()).is_none() && self.value.undecided(chunk) == 0;
+    #[inline]
+    pub(super) fn take(&mut self, chunk: &str, vocabulary: &Vocabulary, out: &mut dyn Sink) -> bool {
+        let value = &self.value;
+        let inside = value.phase == Phase::Body && value.before == Before::Nothing && value.pending.is_empty();
+        if !inside || value.undecided(chunk) > 0 || chunk.is_empty() {
+            return false;
+        }
+        let plain = match find(b'<', chunk.as_bytes()) {
+            None => true,
+            Some(at) => !self.tagged(chunk, at, vocabulary),
+        };
         if plain {
-            self.emit(Some(chunk), out);
+            out.event(Event::ArgDelta { index: self.index, text: chunk });
         }
         plain
+    }
+
+    /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where its first `<` stands.
+    #[inline(never)]
+    fn tagged(&self, chunk: &str, first: usize, vocabulary: &Vocabulary) -> bool {
+        let mut at = first;
+        loop {
+            let tail = chunk.get(at..).unwrap_or_default();
+            if lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No {
+                return true;
+            }
+            match find(b'<', tail.get(1..).unwrap_or_default().as_bytes()) {
+                Some(next) => at += 1 + next,
+                None => return false,
+            }
+        }
     }
 
     /// Emits a piece of the value, after the line feed that waited for it.

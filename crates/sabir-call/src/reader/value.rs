@@ -13,7 +13,7 @@ pub(super) struct Value {
     pub(super) phase: Phase,
     /// The line feed that the value began with.
     pub(super) lead: &'static str,
-    /// A line feed that stood behind a candidate which was content, and may yet be the last of the value.
+    /// A line feed that has not gone out yet, because it may be the last of the value.
     pub(super) pending: &'static str,
     /// How many complete examples of a call we are in.
     pub(super) depth: u32,
@@ -53,7 +53,7 @@ impl Value {
     /// Splits off the line feed at the end that must wait for what follows.
     pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, &'static str) {
         let pending = match self.undecided(text) {
-            0 => "",
+            0 => return (text, ""),
             2 => "\r\n",
             _ if text.ends_with('\r') => "\r",
             _ => "\n",

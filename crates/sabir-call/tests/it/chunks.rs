@@ -69,11 +69,11 @@ fn piece() -> impl Strategy<Value = String> {
     prop_oneof![20 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
 }
 
-fn selections() -> impl Strategy<Value = Selection> {
+pub(crate) fn selections() -> impl Strategy<Value = Selection> {
     proptest::sample::select(&["auto", "cline", "invoke"][..]).prop_map(|name| Selection::from_name(name).unwrap())
 }
 

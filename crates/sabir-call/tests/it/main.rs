@@ -10,6 +10,7 @@
 )]
 
 mod chunks;
+mod contract;
 mod notation;
 mod roundtrip;
 mod specs;

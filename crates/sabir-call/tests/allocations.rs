@@ -1,0 +1,70 @@
+//! Reading allocates nothing in steady state: once a value is under way, no push takes memory.
+//!
+//! A binary of its own, because the counting allocator replaces the global one.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that fails by panicking is doing its work"
+)]
+
+use sabir_call::dialect::Selection;
+use sabir_call::json::ArgumentScanner;
+use sabir_call::{Event, Reader, ToolSet};
+
+/// Source code with what makes work: comparisons, tags that mean nothing, quotes, line feeds, and words cut anywhere.
+const CODE: &str = "fn max<T: Ord>(a: &T, b: &T) -> bool {\n    // <b>bold</b> \"quoted\" \\ größer\n    a < b && f(\"<div id='x'>\")\n}\n\n";
+
+/// Pushes the text in chunks and returns in how many pushes memory was taken, after a first half to warm up.
+fn pushes_that_allocate(text: &str, size: usize, push: &mut dyn FnMut(&str)) -> usize {
+    let (mut rest, mut count, mut seen) = (text, 0, 0);
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
+        let took = allocation_counter::measure(|| push(chunk)).count_total > 0;
+        count += usize::from(took && seen > text.len() / 2);
+        seen += chunk.len();
+        rest = after;
+    }
+    count
+}
+
+#[test]
+fn values_between_tags() {
+    let tools = r#"[{"name": "write", "parameters": {"properties": {"path": {}, "content": {}}}}, {"name": "read", "parameters": {}}]"#;
+    let tools = ToolSet::from_json(tools).unwrap();
+    let opening =
+        ["<write>\n<path>a</path>\n<content>\n", "<function_calls><invoke name=\"write\"><parameter name=\"content\">"];
+    for (opening, size) in opening.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
+        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let text = format!("{opening}{}", CODE.repeat(400));
+        let mut deltas = 0;
+        let count = pushes_that_allocate(&text, size, &mut |chunk| {
+            reader.push(chunk, &mut |event: Event<'_>| deltas += usize::from(matches!(event, Event::ArgDelta { .. })));
+        });
+        assert!(deltas > text.len() / size / 2, "{deltas} deltas of {size} bytes");
+        assert_eq!(count, 0, "{opening} in chunks of {size}");
+    }
+}
+
+#[test]
+fn prose() {
+    let tools = ToolSet::from_json(r#"[{"name": "read", "parameters": {}}]"#).unwrap();
+    for size in [1, 4, 16, 64] {
+        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let count =
+            pushes_that_allocate(&CODE.repeat(400), size, &mut |chunk| reader.push(chunk, &mut |_: Event<'_>| {}));
+        assert_eq!(count, 0, "in chunks of {size}");
+    }
+}
+
+#[test]
+fn strings_of_native_calls() {
+    for size in [1, 4, 16, 64, 256] {
+        let mut scanner = ArgumentScanner::new(0);
+        let text = serde_json::json!({ "content": CODE.repeat(400) }).to_string();
+        let count = pushes_that_allocate(&text, size, &mut |chunk| scanner.push(chunk, &mut |_: Event<'_>| {}));
+        assert_eq!(count, 0, "in chunks of {size}");
+    }
+}

@@ -1,0 +1,222 @@
+//! The contract table of `event.rs`, held over any text: what an event sequence may look like, how much a reader may hold
+//! back, and that a cut call never ends.
+
+use proptest::prelude::*;
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, DraftState, Event, Reader, Sink, json::ArgumentScanner};
+
+use crate::chunks::{selections, text, tools};
+use crate::notation::read;
+
+/// How far a call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    InArgument,
+    Over,
+}
+
+/// A sink that complains of whatever breaks the contract.
+#[derive(Debug, Default)]
+struct Watch {
+    calls: Vec<Stage>,
+    /// The last position in each call.
+    positions: Vec<usize>,
+    wrong: Vec<String>,
+}
+
+impl Watch {
+    fn expect(&mut self, right: bool, event: &Event<'_>) {
+        if !right {
+            self.wrong.push(format!("{event:?} with calls {:?} at {:?}", self.calls, self.positions));
+        }
+    }
+
+    fn stage(&self, index: u32) -> Option<Stage> {
+        self.calls.get(index as usize).copied()
+    }
+
+    fn go(&mut self, index: u32, stage: Stage, at: usize, event: &Event<'_>) {
+        let at_least = self.positions.get(index as usize).copied().unwrap_or_default();
+        self.expect(at >= at_least, event);
+        if let (Some(known), Some(position)) =
+            (self.calls.get_mut(index as usize), self.positions.get_mut(index as usize))
+        {
+            (*known, *position) = (stage, at);
+        }
+    }
+}
+
+impl Sink for Watch {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Source { text } | Event::Text { text } | Event::Thought { text } => {
+                self.expect(!text.is_empty(), &event);
+            }
+            Event::CallStart { index, name, at, name_at, .. } => {
+                self.expect(index as usize == self.calls.len(), &event);
+                self.expect(name_at >= at && (name_at > at || name.is_empty()), &event);
+                self.calls.push(Stage::Open);
+                self.positions.push(at);
+            }
+            Event::ArgStart { index, at, .. } => {
+                self.expect(self.stage(index) == Some(Stage::Open), &event);
+                self.go(index, Stage::InArgument, at, &event);
+            }
+            Event::ArgDelta { index, text } => {
+                self.expect(!text.is_empty() && self.stage(index) == Some(Stage::InArgument), &event);
+            }
+            Event::ArgEnd { index, lead, at } => {
+                self.expect(self.stage(index) == Some(Stage::InArgument), &event);
+                self.expect(["", "\n", "\r\n"].contains(&lead), &event);
+                self.go(index, Stage::Open, at, &event);
+            }
+            Event::CallEnd { index, at } => {
+                self.expect(self.stage(index) == Some(Stage::Open), &event);
+                self.go(index, Stage::Over, at, &event);
+            }
+            Event::CallCut { index, at, .. } => {
+                self.expect(matches!(self.stage(index), Some(Stage::Open | Stage::InArgument)), &event);
+                self.go(index, Stage::Over, at, &event);
+            }
+            Event::Fault(fault) => {
+                let known = fault.call.is_none_or(|index| (index as usize) < self.calls.len());
+                self.expect(known && fault.span.start <= fault.span.end && !fault.message.is_empty(), &event);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a reader has shown of a text: every byte is text, thought, value, or markup up to a position that was told.
+#[derive(Debug, Default)]
+struct Shown {
+    upto: usize,
+}
+
+impl Sink for Shown {
+    fn event(&mut self, event: Event<'_>) {
+        let at = match event {
+            Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => self.upto + text.len(),
+            Event::CallStart { at, .. } | Event::ArgStart { at, .. } => at,
+            Event::ArgEnd { at, .. } | Event::CallEnd { at, .. } | Event::CallCut { at, .. } => at,
+            _ => self.upto,
+        };
+        self.upto = self.upto.max(at);
+    }
+}
+
+/// Markup that no event tells of: it can lag behind by that much and still be accounted for.
+fn silent(text: &str) -> usize {
+    let tags = ["<thinking>", "</thinking>", "<function_calls>", "</function_calls>"];
+    tags.iter().map(|tag| text.matches(tag).count() * tag.len()).sum()
+}
+
+/// The longest white space of a text.
+fn blank(text: &str) -> usize {
+    let runs = text.split(|c: char| !c.is_ascii_whitespace()).map(str::len);
+    runs.max().unwrap_or_default()
+}
+
+/// The longest whole tag of the pieces that the texts are made of.
+const TAG: usize = 40;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sequences_keep_the_contract(text in text(), selection in selections(), size in 1usize..9, why in proptest::sample::select(&[Cut::Ended, Cut::Limit][..])) {
+        let mut watch = Watch::default();
+        let mut reader = Reader::new(selection, &tools());
+        for chunk in text.as_bytes().chunks(size) {
+            reader.push_bytes(chunk, &mut watch);
+        }
+        reader.finish(why, &mut watch);
+        prop_assert!(watch.calls.iter().all(|stage| *stage == Stage::Over), "{:?}", watch.calls);
+        prop_assert_eq!(&watch.wrong, &Vec::<String>::new(), "{}", text);
+    }
+
+    #[test]
+    fn little_is_held_back(text in text(), selection in selections()) {
+        let mut shown = Shown::default();
+        let mut reader = Reader::new(selection, &tools());
+        let silent = silent(&text) + text.matches(char::is_whitespace).count() * usize::from(silent(&text) > 0);
+        // A tag that is broken off, behind a candidate with its white space: a wrapper and the tag in it, or a closing tag.
+        let most = silent + 256 + 2 * (TAG + blank(&text));
+        for (at, byte) in text.bytes().enumerate() {
+            reader.push_bytes(&[byte], &mut shown);
+            prop_assert!(at < shown.upto + most, "{} of {} bytes after {:?}", shown.upto, at + 1, text);
+        }
+        // No tag is longer than this, so that all of it is decided but the line feed that a value began with.
+        let words = "x".repeat(300);
+        reader.push(&words, &mut shown);
+        prop_assert!(text.len() + words.len() <= shown.upto + silent + 2, "{} of {:?}", shown.upto, text);
+    }
+
+    #[test]
+    fn arguments_keep_the_contract(text in "[{}\\[\\]\",:a\\\\u0d8n1 ]{0,40}", size in 1usize..5) {
+        let mut watch = Watch::default();
+        watch.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
+        let mut scanner = ArgumentScanner::new(0);
+        for chunk in text.as_bytes().chunks(size) {
+            scanner.push(std::str::from_utf8(chunk).unwrap(), &mut watch);
+        }
+        scanner.finish(&mut watch);
+        prop_assert_eq!(&watch.wrong, &Vec::<String>::new(), "{}", text);
+    }
+}
+
+/// Several calls; each part is either a whole call or words between two.
+const MESSAGES: [(&str, &[&str]); 2] = [
+    (
+        "cline",
+        &[
+            "Words first.\n",
+            "<read_file>\n<path>a</path>\n</read_file>",
+            "\n",
+            "<write_to_file>\n<path>b.md</path>\n<content>\nSay </content> or\n<write_to_file>\n<path>x</path>\n</write_to_file>\n</content>\n</write_to_file>",
+            "<get_time></get_time>",
+            "\nAnd `<get_time></get_time>` last.",
+        ],
+    ),
+    (
+        "invoke",
+        &[
+            "Words first.\n<function_calls>\n",
+            "<invoke name=\"read_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>",
+            "\n",
+            "<invoke name=\"write_to_file\">\n<parameter name=\"content\">Say </parameter> or\n<invoke name=\"get_time\">\n<parameter name=\"path\">x</parameter>\n</invoke>.</parameter>\n</invoke>",
+            "\n</function_calls>\n<function_calls>",
+            "<invoke name=\"get_time\"></invoke>",
+            "</function_calls>\nThe end.",
+        ],
+    ),
+];
+
+#[test]
+fn a_call_whose_end_was_not_seen_never_ends() {
+    for (dialect, parts) in MESSAGES {
+        let text = parts.concat();
+        let is_call = |part: &&&str| {
+            part.starts_with("<read")
+                || part.starts_with("<write")
+                || part.starts_with("<get")
+                || part.starts_with("<invoke")
+        };
+        assert_eq!(read(Selection::from_name(dialect).unwrap(), &tools(), &text).calls().count(), 3);
+        for at in 0..=text.len() {
+            let mut before = 0;
+            let whole = parts.iter().filter(|part| {
+                before += part.len();
+                is_call(part) && before <= at
+            });
+            let whole = whole.count();
+            for name in [dialect, "auto"] {
+                let draft = read(Selection::from_name(name).unwrap(), &tools(), &text[..at]);
+                let closed = draft.calls().filter(|call| call.state == DraftState::Closed).count();
+                assert_eq!(closed, whole, "{name}: {}", &text[..at]);
+                assert!(draft.calls().all(|call| call.state != DraftState::Open));
+            }
+        }
+    }
+}

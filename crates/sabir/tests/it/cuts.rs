@@ -26,7 +26,7 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
     for offset in offsets {
         let world = World::new();
         world.write_config();
-        let provider = world.provider(Script::by(move |_, _| way.reply(&writing(), 1).but(Trouble::Close(offset))));
+        let provider = world.provider(Script::by(move |_, _| way.reply(&writing(), 1).but(Trouble::CutAfter(offset))));
         let output = world.run(&provider, way, &["--approve", "all", "--config", &world.config(), "write it"]);
         let (errors, written) = (stderr(&output), world.read("w.txt"));
         assert!(!errors.contains("panicked"), "{way:?} at {offset}: {errors}");
@@ -84,7 +84,7 @@ fn a_cut_stream_is_asked_again_and_runs_once() {
         let world = World::new();
         let replies = move |count: usize| -> Reply {
             match count {
-                0 => way.reply(&writing(), 1).but(Trouble::Close(length(way) * 3 / 4)),
+                0 => way.reply(&writing(), 1).but(Trouble::CutAfter(length(way) * 3 / 4)),
                 1 => way.reply(&writing(), 1),
                 _ => way.reply(&done(), 2),
             }

@@ -68,7 +68,7 @@ fn a_limit_is_6() {
     let output = world.run(&provider, NATIVE, &["--approve", "commands", "--max-turns", "1", "do it"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
     assert!(world.work.path().join("made").exists());
-    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::Stall)));
+    let provider = world.provider(Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders)));
     let output = world.run(&provider, NATIVE, &["--max-time", "1s", "do it"]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
 }
@@ -81,7 +81,7 @@ fn a_failing_provider_is_7() {
     assert_eq!(code(&output), 7, "{}", stderr(&output));
     let provider = world.provider(Script::by(|_, _| {
         Reply::text("x")
-            .but(Trouble::Body { kind: Some("text/html".to_owned()), bytes: b"<html>proxy</html>".to_vec() })
+            .but(Trouble::Body { content_type: Some("text/html".to_owned()), body: "<html>proxy</html>".to_owned() })
     }));
     let output = world.run(&provider, NATIVE, &["do it"]);
     assert_eq!(code(&output), 7, "{}", stderr(&output));

@@ -37,7 +37,7 @@ fn the_object_of_the_contract() {
         json!({"dialect": "auto", "parts": [
             {"type": "text", "text": "Grüße:\n"},
             {"type": "call", "name": "read_file", "id": null, "dialect": "cline", "state": "complete",
-             "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 81], "repairs": []}],
+             "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 79], "repairs": []}],
             "faults": [], "feedback": null})
     );
 }

@@ -44,6 +44,8 @@ pub enum FaultKind {
     InvalidValue,
     /// Arguments are no valid JSON.
     MalformedJson,
+    /// Entities (`&amp;`) stand where raw text is read as it stands; a warning, never a change.
+    Entities,
     /// Something stands between the tags of a call that belongs to no argument.
     StrayText,
     /// The wrapper around the calls is missing; they are understood all the same.
@@ -74,6 +76,7 @@ impl FaultKind {
             Self::WrongType => "wrong_type",
             Self::InvalidValue => "invalid_value",
             Self::MalformedJson => "malformed_json",
+            Self::Entities => "entities",
             Self::StrayText => "stray_text",
             Self::MissingWrapper => "missing_wrapper",
             Self::Mentioned => "mentioned",

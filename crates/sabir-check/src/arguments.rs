@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use sabir_call::json::{ArgumentScanner, Whole};
-use sabir_call::{ArgForm, Draft, DraftArgument, Event, Fault, FaultKind, Sink, Span, ToolSpec, type_of};
+use sabir_call::{ArgForm, Draft, DraftArgument, Event, Fault, FaultKind, Severity, Sink, Span, ToolSpec, type_of};
 use serde_json::{Map, Value};
 
 use crate::coerce::{self, Mismatch, Reading};
@@ -150,6 +150,7 @@ impl Reader<'_> {
             let fault = notes.fault(FaultKind::Placeholder, written.span, message);
             notes.push(fault.in_argument(name.clone()).hint("put the real value in its place"));
         }
+        notes.faults.extend(entities(&name, &written, notes));
         let shape = shape.property(&name);
         let types = shape.types();
         let value = match coerce::read(text, written.form, shape, types, self.repairs) {
@@ -168,6 +169,43 @@ impl Reader<'_> {
         let other = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
         let other = other.and_then(|types| coerce::read(text, written.form, shape, Some(types), self.repairs).ok());
         Some(Given { name, value, written, other })
+    }
+}
+
+/// A warning where a raw value was probably escaped: it holds entities, and neither `<` nor an `&` of its own, which whoever
+/// escapes leaves no raw one of. A page of HTML holds both, and is as it should be.
+fn entities(name: &str, written: &DraftArgument, notes: &Notes<'_>) -> Option<Fault> {
+    const ENTITIES: [(&str, char); 4] = [("&amp;", '&'), ("&lt;", '<'), ("&gt;", '>'), ("&quot;", '"')];
+    let text = written.text.as_str();
+    if written.form != ArgForm::Raw || text.contains('<') {
+        return None;
+    }
+    let entity = |(at, _): (usize, &str)| {
+        let (entity, raw) =
+            ENTITIES.iter().find(|(entity, _)| text.get(at..).is_some_and(|rest| rest.starts_with(entity)))?;
+        Some((at, *entity, *raw))
+    };
+    let mut found = text.match_indices('&').map(entity);
+    let (at, entity, raw) = found.next()??;
+    if found.any(|other| other.is_none()) {
+        return None;
+    }
+    let message = format!("`{name}` holds `{entity}`; values are taken as they stand, so this is no `{raw}`");
+    let fault = notes.fault(FaultKind::Entities, part_of(written, at, entity.len()), message);
+    let fault = fault.in_argument(name).hint(format!("write `{raw}` itself if that is what you mean"));
+    Some(Fault { severity: Severity::Warning, ..fault })
+}
+
+/// Where a piece of a value stands. It can be pointed at only where the span covers exactly the value's bytes, but for the
+/// wrapper's line feed before a raw one.
+fn part_of(written: &DraftArgument, at: usize, length: usize) -> Span {
+    let Span { start, end } = written.span;
+    match (end - start).checked_sub(written.text.len()) {
+        Some(0) => Span::new(start + at, start + at + length),
+        Some(feed @ (1 | 2)) if written.form == ArgForm::Raw => {
+            Span::new(start + feed + at, start + feed + at + length)
+        }
+        _ => written.span,
     }
 }
 
@@ -214,10 +252,7 @@ fn misread(name: &str, written: &DraftArgument, mismatch: Mismatch, notes: &Note
             fault.in_argument(name).hint(format!("write {} in `{name}`", types.words()))
         }
         Mismatch::Json { message, at } => {
-            let whole = written.span;
-            // Only where the span covers exactly the value's bytes can a byte in it be pointed at.
-            let exact = whole.end - whole.start == written.text.len();
-            let span = if exact { Span::new(whole.start + at, whole.start + at + 1) } else { whole };
+            let span = part_of(written, at, 1);
             let fault = notes.fault(
                 FaultKind::MalformedJson,
                 span,

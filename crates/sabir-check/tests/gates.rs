@@ -241,6 +241,20 @@ fn values_that_the_schema_refuses() {
 }
 
 #[test]
+fn entities_are_told_and_kept() {
+    check(
+        "execute_command",
+        &["command=cd a &amp;&amp; grep \"x\" > b"],
+        "runs execute_command {\"command\":\"cd a &amp;&amp; grep \\\"x\\\" > b\"}\n  entities@15: `command` holds `&amp;`; values are taken as they stand, so this is no `&` [write `&` itself if that is what you mean]",
+    );
+    // Whoever writes raw characters too means what stands there; so does a JSON string.
+    for command in ["=sed 's/&/\\&amp;/g' a", "=echo '<p>&lt;</p>'", ":=a &amp;&amp; b", "=a & b", "=a &amp b"] {
+        let draft = draft("execute_command", &[&format!("command{command}")], None);
+        assert_eq!(Checker::new(tools()).check_all(&draft)[0].faults, [], "{command}");
+    }
+}
+
+#[test]
 fn whole_arguments_in_one_text() {
     check(
         "read_file",

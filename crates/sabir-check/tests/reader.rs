@@ -71,3 +71,41 @@ fn calls_through_reader_and_gates() {
         assert_eq!(gated(dialect, text), expected, "{text}");
     }
 }
+
+/// The first fault of the first call, as a compiler would print it.
+fn diagnosed(dialect: &str, text: &str) -> String {
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    let checked = Checker::new(tools).check_all(&draft);
+    let fault = checked.first().unwrap().faults.first().unwrap();
+    fault.diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_caret_stands_under_what_is_wrong() {
+    let rows = [
+        ("cline", "<read_fil>\n<path>a</path>\n</read_fil>", "1 | <read_fil>\n  |  ^^^^^^^^"),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "2 | <invoke name=\"raed_file\">\n  |               ^^^^^^^^^",
+        ),
+        (
+            "invoke",
+            "<function_calls>\n<invoke id=1 name = 'TOOL_NAME'>\n<parameter name=\"PARAM_NAME\">a</parameter>\n</invoke>\n</function_calls>",
+            "2 | <invoke id=1 name = 'TOOL_NAME'>\n  |                      ^^^^^^^^^",
+        ),
+        (
+            "cline",
+            "<use_mcp_tool>\n<tool_name>t</tool_name>\n<arguments>\n{\"n\" 1}\n</arguments>\n</use_mcp_tool>",
+            "4 | {\"n\" 1}\n  |      ^",
+        ),
+        ("cline", "<read_file>\n<path>\na &amp; b\n</path>\n</read_file>", "3 | a &amp; b\n  |   ^^^^^"),
+    ];
+    for (dialect, text, expected) in rows {
+        assert_eq!(diagnosed(dialect, text), expected, "{text}");
+    }
+}

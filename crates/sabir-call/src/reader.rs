@@ -78,6 +78,8 @@ struct Past {
     calls: u32,
     /// Where markup of a call was only mentioned.
     mention: Option<Mention>,
+    /// The last tag that words followed instead of arguments.
+    bare: Option<Bare>,
     /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
     closed: Vec<Closed>,
 }
@@ -98,6 +100,14 @@ enum State {
 #[derive(Debug)]
 struct Mention {
     why: &'static str,
+    name: String,
+    span: Span,
+}
+
+#[derive(Debug)]
+struct Bare {
+    /// The tag's name, and the tool's.
+    tag: String,
     name: String,
     span: Span,
 }
@@ -365,11 +375,7 @@ impl Reader {
 
     /// A message without calls that mentions one: perhaps a call was meant.
     fn report_mention(&mut self, out: &mut dyn Sink) {
-        let Some(mention) =
-            self.past.mention.take().filter(|mention| self.past.calls == 0 && mention.why != opening::BARE)
-        else {
-            return;
-        };
+        let Some(mention) = self.past.mention.take().filter(|_| self.past.calls == 0) else { return };
         let message =
             format!("`{}` stands {}, where a call is only mentioned; nothing was run", mention.name, mention.why);
         let fault = Fault::warning(FaultKind::Mentioned, mention.span, message);

@@ -14,6 +14,9 @@ use super::tag::{Interest, Lexed, Tag, lex};
 use super::vocabulary::{INVOKE, PARAMETER, THOUGHTS, WRAPPER, base};
 use super::{Reader, State, Step, Window, take_blank};
 
+/// What instructions write where the name of a tool belongs; models write it too.
+const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
+
 /// What a tag in prose is.
 pub(super) enum Look {
     /// Text.
@@ -148,7 +151,8 @@ impl Reader {
         let opening = Opening::new(kind, tag, start, first);
         match kind {
             Kind::Tool(_) if !tag.is_plain() && !first => Look::Text,
-            Kind::Tool(_) if !tag.is_plain() => {
+            Kind::Invoke if tag.empty && !first && !self.wrapped => Look::Text,
+            Kind::Tool(_) | Kind::Invoke if tag.empty || (kind != Kind::Invoke && !tag.is_plain()) => {
                 let fault = malformed(&opening, tag);
                 Look::Malformed(opening, Box::new(fault), tag.len)
             }
@@ -181,20 +185,24 @@ impl Reader {
         if let Some(at) = doubtful {
             self.doubtful_end(at, span);
         }
-        if self.past.mention.as_ref().is_some_and(|mention| mention.name == tag.name && mention.why == BARE) {
-            self.bare_call(tag.name, span);
+        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
+            self.bare_call(&bare, span);
         }
         Look::Text
     }
 
-    fn bare_call(&mut self, name: &str, span: Span) {
-        let Some(mention) = self.past.mention.take() else { return };
-        let span = Span::new(mention.span.start, span.end);
-        let message = format!("`<{name}>` holds words but no argument tags, so it is no call");
-        let tool = self.vocabulary.resolve(name).and_then(|at| self.vocabulary.tool(at));
-        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("", String::as_str);
-        let hint = format!("put each argument into its own tag: `<{name}><{argument}>…</{argument}></{name}>`");
-        self.faults.push(Fault::error(FaultKind::StrayText, span, message).hint(hint));
+    fn bare_call(&mut self, bare: &super::Bare, close: Span) {
+        let tool = self.vocabulary.resolve(&bare.name).and_then(|at| self.vocabulary.tool(at));
+        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("…", String::as_str);
+        let (tag, name) = (&bare.tag, &bare.name);
+        let form = if tag == name { Form::Cline } else { Form::Invoke(String::new()) };
+        let right = match form {
+            Form::Cline => format!("<{name}><{argument}>…</{argument}></{name}>"),
+            Form::Invoke(_) => format!("<{tag} name=\"{name}\"><parameter name=\"{argument}\">…</parameter></{tag}>"),
+        };
+        let message = format!("`{name}` holds words but no argument tags, so it is no call");
+        let fault = Fault::error(FaultKind::StrayText, Span::new(bare.span.start, close.end), message);
+        self.faults.push(fault.hint(format!("put each argument into its own tag: `{right}`")));
     }
 
     /// The closing tags of a call once more: its last value may have been meant to go on to here.
@@ -227,6 +235,11 @@ impl Reader {
         if let (Kind::Wrapper, Some(tag)) = (opening.kind, next.filter(|tag| !tag.close && base(tag.name) == INVOKE)) {
             // The wrapper is no text, unless what it wraps turns out to be none either.
             self.wrapped = true;
+            if tag.empty {
+                let opening = Opening::new(Kind::Invoke, tag, self.offset + at, opening.first);
+                self.malformed_call(&opening, malformed(&opening, tag), out);
+                return Step::To(at + tag.len);
+            }
             self.held.push_str(rest.get(..tag.len).unwrap_or_default());
             self.state = State::Opening(Opening::new(Kind::Invoke, tag, self.offset + at, opening.first));
             return Step::To(at + tag.len);
@@ -255,7 +268,9 @@ impl Reader {
                 let by_argument =
                     !tag.close && self.vocabulary.any_declares(tag.name) && self.vocabulary.resembles(&opening.name);
                 let empty = tag.closes(&opening.name) && self.vocabulary.near(&opening.name);
-                if !tag.is_plain() || !(by_argument || empty) {
+                // What instructions call a tool when they mean any.
+                let placeholder = !tag.close && PLACEHOLDERS.iter().any(|name| opening.name.eq_ignore_ascii_case(name));
+                if !tag.is_plain() || !(by_argument || empty || placeholder) {
                     return false;
                 }
                 self.begin_with(opening, tag, tag_at, out);
@@ -329,9 +344,9 @@ impl Reader {
         self.say(&held, out);
         self.held = held;
         self.held.clear();
-        if words_follow && matches!(opening.kind, Kind::Tool(_)) {
+        if words_follow && matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) {
             let span = Span::new(opening.at, opening.at + opening.len);
-            self.past.mention.get_or_insert(super::Mention { why: BARE, name: opening.name, span });
+            self.past.bare = Some(super::Bare { tag: opening.tag, name: opening.name, span });
         }
     }
 
@@ -348,14 +363,15 @@ impl Reader {
 
 fn malformed(opening: &Opening, tag: Tag<'_>) -> Fault {
     let message = if tag.empty {
-        format!("`<{}/>` closes itself; a tool's tag must stay open for its arguments", tag.name)
+        format!("the tag `{}` closes itself; it must stay open for the arguments", tag.name)
     } else {
         format!("the tag `{}` carries attributes; arguments are tags of their own", tag.name)
     };
+    let whole = match opening.kind {
+        Kind::Invoke => format!("{} name=\"{}\"", tag.name, opening.name),
+        _ => tag.name.to_owned(),
+    };
     let span = Span::new(opening.at, opening.at + tag.len);
-    let hint = format!("write `<{0}>`, then one tag for each argument, then `</{0}>`", tag.name);
+    let hint = format!("write `<{whole}>`, then one tag for each argument, then `</{}>`", tag.name);
     Fault::error(FaultKind::MalformedTag, span, message).hint(hint)
 }
-
-/// Why a tool's tag that is followed by words is only a mention.
-pub(super) const BARE: &str = "without argument tags";

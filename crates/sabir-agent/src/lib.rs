@@ -15,4 +15,4 @@ pub use event::{Moment, Question, Reply, TaskEvent};
 pub use policy::{Judgement, RuleError, Rules};
 pub use record::{Answered, Check, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
 pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task};
-pub use tool::{Access, Arguments, Progress, Registry, Tool, ToolOutput, ToolRun};
+pub use tool::{Access, Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};

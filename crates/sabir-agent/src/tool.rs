@@ -54,8 +54,8 @@ pub struct ToolOutput {
 /// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
 pub type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// A tool's work.
-pub type ToolRun<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
+/// A tool at work.
+pub type ToolWork<'a> = Pin<Box<dyn Future<Output = ToolOutput> + Send + 'a>>;
 
 /// Something that a model can do to the world.
 pub trait Tool: Send + Sync {
@@ -69,7 +69,7 @@ pub trait Tool: Send + Sync {
     fn access(&self, arguments: &Arguments) -> Access;
 
     /// Does it. Dropping the future stops the work and whatever processes it started.
-    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolRun<'a>;
+    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
 }
 
 /// The tools of a task.

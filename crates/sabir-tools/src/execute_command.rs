@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolRun};
+use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolWork};
 use sabir_call::ToolSpec;
 use sabir_workspace::{Command, CommandOutcome, End, Stream};
 use serde::Deserialize;
@@ -42,7 +42,7 @@ impl Tool for ExecuteCommand {
         }
     }
 
-    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolRun<'a> {
+    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         let input = words::input::<Input>(arguments);
         Box::pin(async move {
             match input {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolRun};
+use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
 use sabir_call::ToolSpec;
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ impl Tool for ReadFile {
         self.0.reading(words::text(arguments, "path").unwrap_or_default())
     }
 
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolRun<'a> {
+    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
         words::run(&self.0, arguments, read)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolRun};
+use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
 use sabir_call::ToolSpec;
 use sabir_workspace::edit::{self, EditFault};
 use sabir_workspace::{Expect, WorkPath, WorkspaceError, unified};
@@ -36,7 +36,7 @@ impl Tool for ReplaceInFile {
         self.0.writing(words::text(arguments, "path").unwrap_or_default())
     }
 
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolRun<'a> {
+    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
         words::run(&self.0, arguments, replace)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Arguments, ToolOutput, ToolRun};
+use sabir_agent::{Arguments, ToolOutput, ToolWork};
 use sabir_call::ToolSpec;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ pub(crate) fn run<T: DeserializeOwned + Send + 'static>(
     ground: &Arc<Ground>,
     arguments: &Arguments,
     work: fn(&Ground, &T) -> Words,
-) -> ToolRun<'static> {
+) -> ToolWork<'static> {
     let (ground, input) = (Arc::clone(ground), input::<T>(arguments));
     Box::pin(blocking(move || input.and_then(|input| work(&ground, &input))))
 }

@@ -127,11 +127,10 @@ impl Config {
             return Ok((provider.to_owned(), id.to_owned()));
         }
         let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+        let openai = begins(&["gpt-", "o1", "o3", "o4", "chatgpt"]);
         let provider = if begins(&["claude"]) {
             "anthropic"
-        } else if begins(&["gpt-", "o1", "o3", "o4", "chatgpt"]) {
-            "openai"
-        } else if base_url_of("openai").is_some() {
+        } else if openai || base_url_of("openai").is_some() {
             "openai"
         } else if base_url_of("anthropic").is_some() {
             "anthropic"

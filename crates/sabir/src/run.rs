@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use sabir_agent::{Attended, Outcome, Record, Task, TaskId, User};
+use sabir_agent::{Attended, Outcome, Record, Task, TaskId};
 use sabir_journal::Journal;
+use sabir_model::HttpModel;
 use serde_json::json;
 
 use crate::cli::{Output, ResumeArguments, RunArguments, TaskOptions};
@@ -11,7 +12,7 @@ use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::screen::{EventLines, Progress, Silent};
-use crate::task::{self, Bench, End};
+use crate::task::{self, Bench, Open, Plan};
 use crate::terminal::Terminal;
 
 /// `sabir run`.
@@ -43,10 +44,9 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>) -> Resul
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
     let folder = config::tasks_folder()?;
-    let (mut task, first, mut journal) =
-        task::start(&bench, prompt, (&chosen.name, &chosen.id), protocol, attended, &folder)?;
-    let model = tell_retries(chosen.model(), output);
-    watch(&mut task, output, |task, user| bench.drive(task, Some(first), &model, &mut journal, user))
+    let plan = Plan { prompt, model: &chosen.name, model_id: &chosen.id, protocol };
+    let mut open = task::start(&bench, plan, attended, &folder)?;
+    watch(&bench, &mut open, &tell_retries(chosen.model(), output), output)
 }
 
 /// `sabir resume`.
@@ -58,7 +58,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         Some(name) => task::find(&folder, name)?,
         None => newest(&folder)?,
     };
-    let (mut journal, entries, recovery) =
+    let (journal, entries, recovery) =
         Journal::open(&folder, &id, task::clock()).map_err(|error| Failure::usage(error.to_string()))?;
     if !recovery.is_clean() {
         print::err(&format!("sabir: {recovery}\n"));
@@ -76,9 +76,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
     let settings = bench.settings(&chosen.id, attended(arguments.output));
-    let mut task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
-    let model = tell_retries(chosen.model(), arguments.output);
-    watch(&mut task, arguments.output, |task, user| bench.drive(task, None, &model, &mut journal, user))
+    let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
+    let mut open = Open { task, journal, first: None };
+    watch(&bench, &mut open, &tell_retries(chosen.model(), arguments.output), arguments.output)
 }
 
 fn newest(folder: &Path) -> Result<TaskId, Failure> {
@@ -92,7 +92,7 @@ fn attended(output: Option<Output>) -> Attended {
     if output.is_none() { Attended::Yes } else { Attended::No }
 }
 
-fn tell_retries(model: sabir_model::HttpModel, output: Option<Output>) -> sabir_model::HttpModel {
+fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
     model.on_retry(move |retry| {
         let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
         let reason = &retry.error.message;
@@ -108,17 +108,13 @@ fn tell_retries(model: sabir_model::HttpModel, output: Option<Output>) -> sabir_
 }
 
 /// Drives a task before the right eyes and says how it ended.
-fn watch(
-    task: &mut Task,
-    output: Option<Output>,
-    drive: impl FnOnce(&mut Task, &mut dyn User) -> Result<End, Failure>,
-) -> Result<Exit, Failure> {
-    let id = task.start().task.clone();
+fn watch(bench: &Bench, open: &mut Open, model: &HttpModel, output: Option<Output>) -> Result<Exit, Failure> {
+    let id = open.task.start().task.clone();
     let end = match output {
-        Some(Output::Json) => drive(task, &mut Silent)?,
-        Some(Output::Events) => drive(task, &mut EventLines)?,
-        Some(Output::Text) => drive(task, &mut Progress::default())?,
-        None => drive(task, &mut Terminal::new())?,
+        Some(Output::Json) => bench.drive(open, model, &mut Silent)?,
+        Some(Output::Events) => bench.drive(open, model, &mut EventLines)?,
+        Some(Output::Text) => bench.drive(open, model, &mut Progress::default())?,
+        None => bench.drive(open, model, &mut Terminal::new())?,
     };
     let exit = Exit::from(end.outcome);
     let completed = end.outcome == Outcome::Completed;

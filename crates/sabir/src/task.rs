@@ -27,6 +27,23 @@ pub(crate) struct Bench {
     pub(crate) max_time: Option<Duration>,
 }
 
+/// What a new task is to do, and with what.
+pub(crate) struct Plan<'a> {
+    pub(crate) prompt: String,
+    /// The model's name as the user gives it, and as the provider does.
+    pub(crate) model: &'a str,
+    pub(crate) model_id: &'a str,
+    pub(crate) protocol: Protocol,
+}
+
+/// A task with its journal.
+pub(crate) struct Open {
+    pub(crate) task: Task,
+    pub(crate) journal: Journal,
+    /// The record of the start, where it has not been kept yet.
+    pub(crate) first: Option<Record>,
+}
+
 /// How a task ended, with what can be said of it.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -93,20 +110,14 @@ impl Bench {
     }
 
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
-    pub(crate) fn drive(
-        &self,
-        task: &mut Task,
-        first: Option<Record>,
-        model: &dyn Model,
-        store: &mut Journal,
-        user: &mut dyn User,
-    ) -> Result<End, Failure> {
+    pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
+        let Open { task, journal: store, first } = open;
         let runtime = runtime()?;
         let cancel = Cancel::default();
         let (outcome, message) = runtime.block_on(async {
-            listen(cancel.clone());
+            listen(&cancel);
             let max_time = self.max_time;
-            Driver { model, registry: &self.registry, store, user, cancel, max_time }.run(task, first).await
+            Driver { model, registry: &self.registry, store, user, cancel, max_time }.run(task, first.take()).await
         });
         Ok(End { outcome, message, turns: task.turns(), usage: task.usage() })
     }
@@ -129,21 +140,19 @@ pub(crate) fn protocol(
 }
 
 /// A new task with its journal.
-pub(crate) fn start(
-    bench: &Bench,
-    prompt: String,
-    model: (&str, &str),
-    protocol: Protocol,
-    attended: Attended,
-    folder: &Path,
-) -> Result<(Task, Record, Journal), Failure> {
+pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &Path) -> Result<Open, Failure> {
     let id = TaskId::new(uuid::Uuid::now_v7().to_string());
     let journal = Journal::create(folder, &id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
-    let workspace = bench.workspace.root().display().to_string();
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let start = Start { task: id, prompt, workspace, model: model.0.to_owned(), protocol, version };
-    let (task, record) = Task::new(start, bench.settings(model.1, attended));
-    Ok((task, record, journal))
+    let start = Start {
+        task: id,
+        prompt: plan.prompt,
+        workspace: bench.workspace.root().display().to_string(),
+        model: plan.model.to_owned(),
+        protocol: plan.protocol,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
+    Ok(Open { task, journal, first: Some(first) })
 }
 
 /// The journal's clock: milliseconds since 1970.
@@ -178,7 +187,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))
 }
 
-fn listen(cancel: Cancel) {
+fn listen(cancel: &Cancel) {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         // A signal that cannot be listened for keeps its usual effect, which is to end the process.

@@ -12,7 +12,7 @@ use sabir_workspace::{Expect, Workspace};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::screen::Progress;
-use crate::task::{self, Bench};
+use crate::task::{self, Bench, Plan};
 
 const TASK: &str = "greet.sh should greet everybody it is given, not only the first. Mend it and show that it works.";
 
@@ -54,17 +54,15 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
     let protocol = Protocol::Prompted(CLINE.to_owned());
     let model = ScriptedModel::new(REPLIES.map(|text| Reply::Text(text.to_owned()))).pieces(7);
     let journals = folder.join("journal");
-    let (mut task, first, mut journal) =
-        task::start(&bench, TASK.to_owned(), ("scripted", "scripted"), protocol, Attended::No, &journals)?;
-    let end = bench.drive(&mut task, Some(first), &model, &mut journal, &mut Progress::default())?;
+    let plan = Plan { prompt: TASK.to_owned(), model: "scripted", model_id: "scripted", protocol };
+    let mut open = task::start(&bench, plan, Attended::No, &journals)?;
+    let end = bench.drive(&mut open, &model, &mut Progress::default())?;
 
     let script = bench.workspace.read(&path, 64 * 1024).map_err(|error| Failure::internal(error.to_string()))?;
     let script = String::from_utf8_lossy(&script.bytes).into_owned();
     print::out(&print::visible(&format!("\n{}\n\n{shown}/greet.sh is now:\n\n{script}", end.message)));
     if end.outcome == Outcome::Completed {
-        print::err(&format!(
-            "\nThe folder is yours to keep or delete. Next: sabir --help, or README.md for a real model.\n"
-        ));
+        print::err("\nThe folder is yours to keep or delete. Next: sabir --help, or README.md for a real model.\n");
     }
     Ok(Exit::from(end.outcome))
 }

@@ -26,16 +26,24 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
     for offset in offsets {
         let world = World::new();
         world.write_config();
-        let provider = world.provider(Script::by(move |_, _| way.reply(&writing(), 1).but(Trouble::CutAfter(offset))));
+        // The second attempt is refused, so that the end comes soon.
+        let provider = world.provider(Script::by(move |count, _| match count {
+            0 => way.reply(&writing(), 1).but(Trouble::CutAfter(offset)),
+            _ => Reply::status(400),
+        }));
         let output = world.run(&provider, way, &["--approve", "all", "--config", &world.config(), "write it"]);
         let (errors, written) = (stderr(&output), world.read("w.txt"));
         assert!(!errors.contains("panicked"), "{way:?} at {offset}: {errors}");
         if written == "a\nb" {
-            // Behind the end of the answer only the transfer is cut. The next requests are cut there as well.
+            // Behind the end of the answer only the transfer is cut.
             whole += 1;
         } else {
             assert_eq!(written, "", "{way:?} at {offset}");
-            assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
+        }
+        assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
+        // Resuming is the same whatever byte was the last: every eighth will do.
+        if !offset.is_multiple_of(8) {
+            continue;
         }
         let provider = world.provider(Script::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
         let id = world.only_task();

@@ -31,7 +31,8 @@ fn script(way: Way, mark: &'static str) -> Script {
             ("write_to_file", json!({"path": format!("f{done}.txt"), "content": format!("{done}\n").repeat(200)}))
         } else {
             // A child that outlives its shell, deaf to polite requests, so that something could be left behind.
-            let deaf = if done % 5 == 0 { format!("(trap '' TERM; exec sleep 7{mark}) & ") } else { String::new() };
+            let deaf =
+                if done.is_multiple_of(5) { format!("(trap '' TERM; exec sleep 7{mark}) & ") } else { String::new() };
             ("execute_command", json!({"command": format!("{deaf}echo {done} >> log.txt; sleep 0.01; echo ok {done}")}))
         };
         way.reply(&turn("", vec![call]), done + 1)

@@ -274,7 +274,7 @@ impl HttpModel {
                 Failure { error, again }
             }
             (None, None) if !report.ended => {
-                broke(format!("{name} closed the connection before it had ended its answer; what came is kept"))
+                broke(format!("{name} closed the connection before it had ended its answer"))
             }
             (None, None) if report.unreadable > 0 => {
                 broke(format!("{} events of the answer of {name} could not be read", report.unreadable))
@@ -298,11 +298,11 @@ impl HttpModel {
                 // What the provider ended is whole, even if it never closes the connection or closes it rudely.
                 _ if reading.decoder.is_ended() => return Ok(()),
                 Ok(Err(error)) => {
-                    return Err(format!("broke the connection off ({}); what came is kept", root(&error)));
+                    return Err(format!("broke the connection off ({})", root(&error)));
                 }
                 Err(_) if !begun => return Err(format!("sent no byte within {:?}", self.deadlines.first_byte)),
                 Err(_) if deadline <= progress => {
-                    return Err(format!("fell silent for {:?}; what came is kept", self.deadlines.idle));
+                    return Err(format!("fell silent for {:?}", self.deadlines.idle));
                 }
                 Err(_) => {
                     return Err(format!("sent no event for {:?}, only signs of life", self.deadlines.progress));

@@ -139,6 +139,7 @@ impl Reader<'_> {
         shape: Shape<'_>,
         notes: &mut Notes<'_>,
     ) -> Option<Given<'d>> {
+        let written = before_stranger(written, notes);
         let text = written.text.as_str();
         if written.partial {
             let shown = written.form != ArgForm::Json;
@@ -169,6 +170,22 @@ impl Reader<'_> {
         let other = others.filter(|types| !types.is_empty() && written.form != ArgForm::Json);
         let other = other.and_then(|types| coerce::read(text, written.form, shape, Some(types), self.repairs).ok());
         Some(Given { name, value, written, other })
+    }
+}
+
+/// A value that an unknown argument was read into, without that argument: what is said of it should be said of what was meant.
+fn before_stranger<'d>(written: Cow<'d, DraftArgument>, notes: &Notes<'_>) -> Cow<'d, DraftArgument> {
+    let Span { start, end } = written.span;
+    let inside = |fault: &Fault| fault.kind == FaultKind::UnknownArgument && (start..end).contains(&fault.span.start);
+    let close = format!("</{}>", written.name);
+    match written.text.find(&close) {
+        Some(at) if written.form == ArgForm::Raw && notes.faults.iter().any(inside) => {
+            let mut meant = written.into_owned();
+            meant.text.truncate(at);
+            meant.span = Span::new(start, start + at);
+            Cow::Owned(meant)
+        }
+        _ => written,
     }
 }
 

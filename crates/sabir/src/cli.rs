@@ -117,7 +117,14 @@ pub(crate) struct ParseArguments {
     /// The dialect to listen for, or `auto` for all.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
-    /// A JSON array of `{name, description, parameters}`; without it the built-in tools.
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
+}
+
+/// How standard input is read, and what is made of it.
+#[derive(Debug, Args)]
+pub(crate) struct ReadingOptions {
+    /// A JSON array of `{name, description, parameters}`. Without it: the built-in tools, and for `wire decode` any tool.
     #[arg(long)]
     pub(crate) tools: Option<PathBuf>,
     /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
@@ -152,15 +159,8 @@ pub(crate) struct DecodeArguments {
     /// The wire: `anthropic` or `openai-chat`.
     #[arg(long)]
     pub(crate) wire: String,
-    /// A JSON array of tools to check the calls against; without it any tool is taken to exist.
-    #[arg(long)]
-    pub(crate) tools: Option<PathBuf>,
-    /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
-    pub(crate) chunk: usize,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) reading: ReadingOptions,
 }
 
 /// How to print.

@@ -10,7 +10,7 @@ use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{DecodeArguments, Output, ParseArguments};
+use crate::cli::{DecodeArguments, Output, ParseArguments, ReadingOptions};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -44,10 +44,36 @@ struct Reading<'a> {
     tools: ToolSet,
 }
 
+/// Keeps the events as a draft, and prints them where that is asked for.
+struct Listener {
+    draft: Draft,
+    prints: bool,
+}
+
+impl Listener {
+    fn new(options: &ReadingOptions) -> Self {
+        Self { draft: Draft::default(), prints: options.output == Output::Events }
+    }
+
+    fn draft(mut self) -> Draft {
+        self.draft.drop_blank_text();
+        self.draft
+    }
+}
+
+impl Sink for Listener {
+    fn event(&mut self, event: Event<'_>) {
+        if self.prints {
+            print::json(&event);
+        }
+        self.draft.event(event);
+    }
+}
+
 /// `sabir parse`.
 pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
     let reading = read(arguments)?;
-    match arguments.output {
+    match arguments.reading.output {
         Output::Json => print::json(&reading.understood(None)),
         Output::Text => print::out(&reading.in_words()),
         Output::Events => {}
@@ -57,12 +83,12 @@ pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
 
 /// `sabir check`.
 pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    if arguments.output == Output::Events {
+    if arguments.reading.output == Output::Events {
         return Err(Failure::usage("`check` prints faults, not events: use --output text or json"));
     }
     let reading = read(arguments)?;
     let faults = reading.faults();
-    match arguments.output {
+    match arguments.reading.output {
         Output::Json => {
             let faults: Vec<_> = faults.iter().map(|fault| describe(fault, &reading.source)).collect();
             print::json(&json!({"faults": faults, "feedback": reading.feedback()}));
@@ -90,22 +116,15 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
 
 fn read(arguments: &ParseArguments) -> Result<Reading<'_>, Failure> {
     let selection = Selection::from_name(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect))?;
-    let tools = load_tools(arguments.tools.as_deref())?;
+    let tools = load_tools(arguments.reading.tools.as_deref())?;
     let bytes = standard_input()?;
-    let mut draft = Draft::default();
+    let mut sink = Listener::new(&arguments.reading);
     let mut reader = Reader::new(selection, &tools);
-    let events = arguments.output == Output::Events;
-    let mut sink = |event: Event<'_>| {
-        if events {
-            print::json(&event);
-        }
-        draft.event(event);
-    };
-    for chunk in chunks(&bytes, arguments.chunk) {
+    for chunk in chunks(&bytes, arguments.reading.chunk) {
         reader.push_bytes(chunk, &mut sink);
     }
     reader.finish(Cut::Ended, &mut sink);
-    draft.drop_blank_text();
+    let draft = sink.draft();
     let checked = Checker::new(tools.clone()).check_all(&draft);
     let source = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Reading { selection: &arguments.dialect, source, draft, checked, tools })
@@ -116,22 +135,15 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     let wire = Wire::from_name(&arguments.wire).ok_or_else(|| {
         Failure::usage(format!("`{}` is no wire that can be read: use anthropic or openai-chat", arguments.wire))
     })?;
-    let declared = arguments.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
+    let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
     let bytes = standard_input()?;
-    let mut draft = Draft::default();
+    let mut sink = Listener::new(&arguments.reading);
     let mut decoder = Decoder::new(wire);
-    let events = arguments.output == Output::Events;
-    let mut sink = |event: Event<'_>| {
-        if events {
-            print::json(&event);
-        }
-        draft.event(event);
-    };
-    for chunk in chunks(&bytes, arguments.chunk) {
+    for chunk in chunks(&bytes, arguments.reading.chunk) {
         decoder.push(chunk, &mut sink);
     }
     let report = decoder.finish(Close::Clean, &mut sink);
-    draft.drop_blank_text();
+    let draft = sink.draft();
     let tools = declared.unwrap_or_else(|| tools_of(&draft));
     let checked = Checker::new(tools.clone()).check_all(&draft);
     let response = Response {
@@ -143,7 +155,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     };
     let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, tools };
     let failed = response.error.is_some();
-    match arguments.output {
+    match arguments.reading.output {
         Output::Json => print::json(&reading.understood(Some(response))),
         Output::Text => {
             print::out(&reading.in_words());

@@ -210,7 +210,7 @@ impl Reader {
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Prose | State::Gap => {}
             State::Thought(close, start) => self.unclosed_thought(close, start, out),
-            State::Opening(opening) => self.cut_opening(opening, why, out),
+            State::Opening(opening) => self.cut_opening(opening, why, text.get(taken..).unwrap_or_default(), out),
             State::Call(open) => self.cut_call(*open, why, out),
         }
         self.report_mention(out);
@@ -369,8 +369,14 @@ impl Reader {
         let message =
             format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
         let span = Span::new(start, start + close.len() + 2);
-        let fault = Fault::warning(FaultKind::WrongClose, span, message);
-        out.event(Event::Fault(&fault.hint(format!("write `</{close}>` before calling a tool"))));
+        let hint = format!("write `</{close}>` before calling a tool");
+        let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
+        out.event(Event::Fault(&fault));
+        // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
+        for index in 0..self.past.calls {
+            let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
+            out.event(Event::Fault(&fault.hint(hint.clone())));
+        }
     }
 
     /// A message without calls that mentions one: perhaps a call was meant.

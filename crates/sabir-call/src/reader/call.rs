@@ -50,7 +50,7 @@ pub(super) struct Open {
     pub(super) value: Value,
     pub(super) doubt: Doubt,
     /// Faults that wait for the text before them.
-    faults: Vec<Fault>,
+    pub(super) faults: Vec<Fault>,
 }
 
 impl Form {
@@ -266,10 +266,18 @@ impl Reader {
             out.event(Event::ArgEnd { index: open.index, lead: open.value.lead, at: value_end });
         }
         out.event(Event::CallEnd { index: open.index, at: span.end });
-        let Open { index, argument, call_close, value, .. } = *open;
-        let known = |closed: &Closed| closed.argument_close == value.close && closed.call_close == call_close;
-        if self.past.closed.len() < CLOSED_CAP && !self.past.closed.iter().any(known) {
-            self.past.closed.push(Closed { index, argument, argument_close: value.close, call_close, noted: None });
+        let Open { index, argument, call_close, value, given, form, .. } = *open;
+        // The end of any of its arguments may have been content, not only the last one's.
+        let closes: Vec<String> = match form {
+            Form::Cline => given.into_iter().collect(),
+            Form::Invoke(_) => vec![value.close],
+        };
+        for argument_close in closes {
+            let known = |closed: &Closed| closed.argument_close == argument_close && closed.call_close == call_close;
+            if self.past.closed.len() < CLOSED_CAP && !self.past.closed.iter().any(known) {
+                let (argument, call_close) = (argument.clone(), call_close.clone());
+                self.past.closed.push(Closed { index, argument, argument_close, call_close, noted: None });
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! closing tag of an argument that had ended before) is noted; if what follows confirms it, the call is rejected.
 
 use crate::event::Sink;
-use crate::fault::{FaultKind, Span};
+use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::{Form, Open};
 use super::tag::{Interest, Tag};
@@ -145,8 +145,12 @@ impl Open {
 
     fn tell_stranger(&mut self) {
         let Some((name, span)) = self.doubt.stranger.take() else { return };
+        if std::mem::replace(&mut self.doubt.told, true) {
+            return;
+        }
         let message = format!("`{}` has no argument `{name}`", self.name);
-        self.tell(FaultKind::UnknownArgument, span, message, "leave it out, or use a declared argument");
+        let fault = Fault::error(FaultKind::UnknownArgument, span, message).in_call(self.index).in_argument(name);
+        self.faults.push(fault.hint("leave it out, or use a declared argument"));
     }
 
     fn tell_unclosed(&mut self) {

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::{Form, Open};
 use super::tag::{Interest, Lexed, Tag, lex};
-use super::vocabulary::{INVOKE, PARAMETER, THOUGHTS, WRAPPER, base};
+use super::vocabulary::{INVOKE, PARAMETER, THOUGHTS, base, is_wrapper};
 use super::{Reader, State, Step, Window, take_blank};
 
 /// What instructions write where the name of a tool belongs; models write it too.
@@ -93,7 +93,10 @@ impl Reader {
             Lexed::Tag(tag) => tag,
         };
         if mention {
-            if !tag.close && !THOUGHTS.contains(&tag.name) {
+            // Not even a fence hides that a value may have been meant to go on to here.
+            if tag.close {
+                self.weigh_end(tag, at);
+            } else if !THOUGHTS.contains(&tag.name) {
                 self.note_mention("in a code span, a fence or a quotation", tag.name.to_owned(), at, tag.len);
             }
             return Look::Text;
@@ -117,7 +120,7 @@ impl Reader {
             return Interest::None;
         }
         match base(name) {
-            WRAPPER if selection.includes(INVOKE_DIALECT) => return Interest::Quoted,
+            _ if is_wrapper(name) && selection.includes(INVOKE_DIALECT) => return Interest::Quoted,
             INVOKE if selection.includes(INVOKE_DIALECT) => return Interest::Any,
             _ => {}
         }
@@ -141,7 +144,7 @@ impl Reader {
         let (_, base) = tag.split_name();
         let invoke = self.vocabulary.selection.includes(INVOKE_DIALECT);
         let kind = match base {
-            WRAPPER if invoke => Kind::Wrapper,
+            _ if invoke && is_wrapper(tag.name) => Kind::Wrapper,
             INVOKE if invoke => Kind::Invoke,
             _ => match self.vocabulary.resolve(tag.name) {
                 Some(tool) => Kind::Tool(tool),
@@ -170,9 +173,19 @@ impl Reader {
 
     fn look_at_close(&mut self, tag: Tag<'_>, at: usize) -> Look {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
-        if self.wrapped && base(tag.name) == WRAPPER {
+        if self.wrapped && is_wrapper(tag.name) {
             return Look::Unwrap(tag.len);
         }
+        self.weigh_end(tag, at);
+        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
+            self.bare_call(&bare, span);
+        }
+        Look::Text
+    }
+
+    /// Notices the closing tags of a call that is over.
+    fn weigh_end(&mut self, tag: Tag<'_>, at: usize) {
+        let span = Span::new(self.offset + at, self.offset + at + tag.len);
         let position = self.prose.position();
         let mut doubtful = None;
         for (at, closed) in self.past.closed.iter_mut().enumerate() {
@@ -185,10 +198,6 @@ impl Reader {
         if let Some(at) = doubtful {
             self.doubtful_end(at, span);
         }
-        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
-            self.bare_call(&bare, span);
-        }
-        Look::Text
     }
 
     fn bare_call(&mut self, bare: &super::Bare, close: Span) {
@@ -226,7 +235,8 @@ impl Reader {
         if rest.is_empty() {
             return Step::To(at);
         }
-        let next = match lex(rest, window.last, |_, _| Interest::Any) {
+        // Half a tag at the very end is waited for in vain: the call was cut, not mentioned.
+        let next = match lex(rest, false, |_, _| Interest::Any) {
             Lexed::Partial => return Step::Wait(at),
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
@@ -342,6 +352,8 @@ impl Reader {
         let held = std::mem::take(&mut self.held);
         self.prose.read(&held);
         self.say(&held, out);
+        // The wrapper went out as text with the rest, and so will its end.
+        self.wrapped &= held.starts_with(&format!("<{}", opening.tag));
         self.held = held;
         self.held.clear();
         if words_follow && matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) {
@@ -351,10 +363,11 @@ impl Reader {
     }
 
     /// The text ended behind a tag that may have opened a call.
-    pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, out: &mut dyn Sink) {
+    pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, rest: &str, out: &mut dyn Sink) {
         let certain = matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) && opening.first;
         if !certain {
-            return self.mention_only(opening, false, out);
+            self.mention_only(opening, false, out);
+            return self.say(rest, out);
         }
         let index = self.begin(&opening, out);
         out.event(Event::CallCut { index, why, at: self.offset });

@@ -1,8 +1,8 @@
 //! Prose: which places of a Markdown-like text only mention a call.
 //!
 //! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, to an equal run or the end of
-//! the paragraph), indented code after a blank line, block quotes, and a quotation mark right before the tag.
-//! Unsupported: HTML comments, nested list indentation (four blanks after an empty line are code everywhere).
+//! the paragraph), indented code after a blank line, block quotes, HTML comments, and a quotation mark right before
+//! the tag. Unsupported: nested list indentation (four blanks after an empty line are code everywhere).
 //!
 //! One byte at a time, bounded state: where the chunks are cut cannot matter.
 
@@ -21,6 +21,8 @@ pub(crate) struct Prose {
     run: usize,
     run_of: u8,
     escaped: bool,
+    /// Inside an HTML comment.
+    comment: bool,
     /// The previous bytes, newest last: enough to see a quotation mark.
     last: [u8; 3],
     /// Bytes read so far, and how many of them up to the last that is no white space.
@@ -63,6 +65,7 @@ impl Default for Prose {
             run: 0,
             run_of: 0,
             escaped: false,
+            comment: false,
             last: [b'\n'; 3],
             read: 0,
             solid: 0,
@@ -81,6 +84,7 @@ impl Prose {
             (Some(open), run) => open != run,
         };
         self.fence.is_some()
+            || self.comment
             || code
             || indented
             || matches!(self.line, Line::Quote | Line::Code | Line::Info)
@@ -118,7 +122,12 @@ impl Prose {
             }
             self.byte(byte);
             at += 1;
-            if self.line == Line::Inside && self.run == 0 && !self.escaped {
+            if self.line == Line::Inside
+                && self.run == 0
+                && !self.escaped
+                && !self.comment
+                && !matches!(byte, b'!' | b'-')
+            {
                 at = self.leap(bytes, at);
             }
         }
@@ -161,6 +170,11 @@ impl Prose {
 
     /// Takes one byte.
     pub(crate) fn byte(&mut self, byte: u8) {
+        match self.last {
+            [b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code.is_none(),
+            [_, b'-', b'-'] if byte == b'>' => self.comment = false,
+            _ => {}
+        }
         self.remember(byte);
         self.read += 1;
         if !byte.is_ascii_whitespace() {
@@ -343,5 +357,7 @@ mod tests {
         check("a\n    <", "c");
         check("say \"<\" or “<” or «<» or '<", "mmmm");
         check("it's <", "c");
+        check("a <!-- < -- > < --> <", "cmmc");
+        check("`<!--` <", "mc");
     }
 }

@@ -93,7 +93,12 @@ pub(crate) fn base(name: &str) -> &str {
     name.rsplit(':').next().unwrap_or(name)
 }
 
+/// Whether the tag is the wrapper around calls; MiniMax has a name of its own for it.
+pub(crate) fn is_wrapper(name: &str) -> bool {
+    base(name) == WRAPPER || name == "minimax:tool_call"
+}
+
 /// Whether the tag opens something in the invoke dialect.
 pub(crate) fn is_invoke_tag(name: &str) -> bool {
-    matches!(base(name), WRAPPER | INVOKE)
+    base(name) == INVOKE || is_wrapper(name)
 }

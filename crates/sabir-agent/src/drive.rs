@@ -85,7 +85,7 @@ impl Driver<'_> {
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
     /// failed ([`Outcome::StoreFailed`]).
     pub async fn run(mut self, task: &mut Task, first: Option<Record>) -> (Outcome, String) {
-        let deadline = self.max_time.map(|time| Instant::now() + time);
+        let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
         let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(Input::Begin)).collect();
         let mut tools = JoinSet::new();
         let mut outputs: Outputs = mpsc::channel(64);
@@ -172,7 +172,6 @@ impl Driver<'_> {
         let outputs = outputs.clone();
         tools.spawn(async move {
             let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };
-            // In a task of its own, so that a panic becomes a result and the call still has exactly one.
             let name = id.clone();
             let work = async move {
                 // A full queue drops a piece of the preview, never of the result.

@@ -1,7 +1,8 @@
 //! Task events: what screens, JSON lines and tests see of a task.
 //!
 //! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
-//! `kind`; there are thirteen kinds in all, and none of them repeats accumulated text.
+//! `kind`; there are thirteen kinds in all, and no delta repeats what came before. An `answered` record holds the
+//! whole answer once more, since the journal keeps no deltas.
 
 use sabir_call::{CallId, Event};
 use serde::Serialize;
@@ -61,6 +62,8 @@ pub enum Question {
         tool: String,
         /// What it would touch: the path, or the whole command.
         subject: String,
+        /// What it would write, in full; empty where it writes nothing.
+        detail: String,
         /// Why it is not allowed without asking.
         reason: String,
     },

@@ -1,7 +1,7 @@
 //! Policy: a pure function from what a call would touch to a verdict with its reason.
 //!
-//! The order is fixed: what cannot be judged is denied or asked, never allowed (law 8). Reading inside the workspace is
-//! allowed, all else asks; rules of the user's widen that. Where nobody can be asked, asking means denying.
+//! What cannot be judged is denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside of it
+//! is denied (the tools cannot reach there), all else asks; rules of the user's widen that. Where nobody can be asked, asking means denying.
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
 
@@ -59,10 +59,12 @@ impl Rules {
         let judge = |verdict, reason: &str| Judgement { verdict, reason: reason.to_owned() };
         match access {
             Access::Nothing => judge(Verdict::Allow, "touches nothing"),
-            // The tool only reports what is wrong; it cannot touch anything.
-            Access::Invalid { .. } => judge(Verdict::Allow, "will fail"),
+            // The machine answers such a call itself and never runs it.
+            Access::Invalid { reason } => Judgement { verdict: Verdict::Deny, reason: reason.clone() },
             Access::Read { outside: false, .. } => judge(Verdict::Allow, "reads inside the workspace"),
-            Access::Read { .. } => judge(Verdict::Ask, "reads outside of the workspace"),
+            Access::Read { .. } => {
+                judge(Verdict::Deny, "it lies outside of the workspace, where the tools cannot reach")
+            }
             Access::Write { protected: Some(reason), .. } => {
                 Judgement { verdict: Verdict::Ask, reason: format!("writes a protected path: {reason}") }
             }
@@ -97,7 +99,8 @@ mod tests {
             |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
         let command = |line: &str| Access::Command { command: line.into() };
         check(&[], &read(false), Verdict::Allow);
-        check(&["all"], &read(true), Verdict::Ask);
+        check(&["all"], &read(true), Verdict::Deny);
+        check(&["all"], &Access::Invalid { reason: "no path".into() }, Verdict::Deny);
         check(&[], &write(None), Verdict::Ask);
         check(&["edits"], &write(None), Verdict::Allow);
         check(&["all"], &write(Some("git's own")), Verdict::Ask);

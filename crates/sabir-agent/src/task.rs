@@ -13,8 +13,8 @@ mod completion;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink, ToolSet,
-    Usage,
+    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink,
+    StopReason, ToolSet, Usage,
 };
 use sabir_check::Checker;
 
@@ -24,6 +24,9 @@ use crate::record::{Outcome, Record, Speaker, Start};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
+
+/// The result of a call that was stopped while it ran.
+const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
 
 /// How a task is run. Not part of its history: a resumed task may be given others.
 #[derive(Debug, Clone)]
@@ -141,6 +144,10 @@ pub struct Task {
     counts: Counts,
     usage: Usage,
     question: Option<Question>,
+    /// Answers before the task was resumed.
+    earlier_turns: u32,
+    /// The last answer was ended by the output limit.
+    cut_by_limit: bool,
 }
 
 /// What the machine waits for.
@@ -193,7 +200,8 @@ impl Task {
             return Err(ReplayError::Completed);
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
-        task.counts = Counts { turns: 0, ..Counts::default() };
+        task.earlier_turns = task.counts.turns;
+        task.counts = Counts { turns: task.counts.turns, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
@@ -210,6 +218,8 @@ impl Task {
             counts: Counts::default(),
             usage: Usage::default(),
             question: None,
+            earlier_turns: 0,
+            cut_by_limit: false,
         }
     }
 
@@ -230,7 +240,7 @@ impl Task {
 
     /// Answers so far, counted since the task was begun or resumed.
     pub fn turns(&self) -> u32 {
-        self.counts.turns
+        self.counts.turns.saturating_sub(self.earlier_turns)
     }
 
     /// The call of that id, while its turn is open: the tool's name and its arguments.
@@ -275,11 +285,17 @@ impl Task {
     fn apply(&mut self, record: &Record) {
         match record {
             Record::Started(start) => self.hear(&start.prompt),
-            Record::Said { text, .. } => self.hear(text),
+            Record::Said { by, text } => {
+                if *by == Speaker::User {
+                    (self.counts.mistakes, self.counts.without_call) = (0, 0);
+                }
+                self.hear(text);
+            }
             Record::Answered(answered) => {
                 self.counts.turns = self.counts.turns.saturating_add(1);
                 self.counts.failures = 0;
                 self.usage.add(answered.usage);
+                self.cut_by_limit = answered.stop == Some(StopReason::Length);
                 self.draft = Draft::default();
                 match Turn::open(answered) {
                     Some(turn) => {
@@ -309,7 +325,7 @@ impl Task {
 
     fn take_result(&mut self, result: &CallResult) {
         match result.ending {
-            Ending::Done => self.counts.mistakes = 0,
+            Ending::Done => self.counts.denials = 0,
             Ending::Denied => {
                 self.counts.denials = self.counts.denials.saturating_add(1);
                 self.counts.mistakes = self.counts.mistakes.saturating_add(1);
@@ -318,10 +334,14 @@ impl Task {
         }
         let Some(turn) = &mut self.turn else { return };
         turn.finish(result);
-        if let Some((parts, results)) = turn.close() {
+        // One good call among bad ones is no progress: only a turn without mistakes ends the count.
+        if turn.is_clean() {
+            self.counts.mistakes = 0;
+        }
+        if let Some((parts, answers)) = turn.close() {
             self.turn = None;
             self.push(Role::Assistant, parts);
-            self.push(Role::User, results.into_iter().map(Part::Result).collect());
+            self.push(Role::User, answers);
         }
     }
 
@@ -359,8 +379,8 @@ impl Task {
 
     /// Asks the model, unless a limit says otherwise.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
-        if self.settings.limits.turns.is_some_and(|limit| self.counts.turns >= limit) {
-            let message = format!("the limit of {} turns was reached", self.counts.turns);
+        if self.settings.limits.turns.is_some_and(|limit| self.turns() >= limit) {
+            let message = format!("the limit of {} turns was reached", self.turns());
             return self.end(Outcome::Limit, &message, effects);
         }
         self.phase = Phase::Asking;
@@ -383,7 +403,8 @@ impl Task {
     /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
     fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
         self.keep(Record::Failed { error: error.kind, message: error.message.clone() }, effects);
-        if error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
+        // What failed before its answer began has been repeated by the model itself, with pauses.
+        if error.kind == ModelErrorKind::Broken && self.counts.failures <= self.settings.limits.retries {
             effects.push(Effect::Ask);
             return;
         }
@@ -394,7 +415,7 @@ impl Task {
         self.end(outcome, &error.message, effects);
     }
 
-    /// Ends the task for now. Calls that are still open get their results first.
+    /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.
     fn end(&mut self, outcome: Outcome, message: &str, effects: &mut Vec<Effect>) {
         self.keep(Record::Ended { outcome, message: message.to_owned() }, effects);
         self.question = None;
@@ -403,7 +424,7 @@ impl Task {
 
     fn interrupt(&mut self, outcome: Outcome, message: &str, effects: &mut Vec<Effect>) {
         effects.push(Effect::Stop);
-        self.give_up_running("This was interrupted. It may have happened in part: look before you repeat it.", effects);
+        self.give_up_running(INTERRUPTED, effects);
         self.end(outcome, message, effects);
     }
 

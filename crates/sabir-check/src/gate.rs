@@ -84,9 +84,11 @@ impl Checker {
         &self.tools
     }
 
-    /// Checks every call of a draft, in order.
+    /// Checks every call of a draft, in order. Of a call that stands there twice, as text and natively, the first may run.
     pub fn check_all(&self, draft: &Draft) -> Vec<Checked> {
-        draft.calls().map(|call| self.check(draft, call)).collect()
+        let mut checked = draft.calls().map(|call| self.check(draft, call)).collect::<Vec<_>>();
+        reject_twins(draft, &mut checked);
+        checked
     }
 
     /// Checks one call of a draft.
@@ -317,5 +319,23 @@ pub(crate) fn meant(name: &str, candidates: &[&str]) -> String {
         Some(near) => format!("did you mean `{near}`?"),
         None if candidates.is_empty() => "it takes no arguments".to_owned(),
         None => format!("its arguments are {}", names(candidates.iter().copied())),
+    }
+}
+
+/// The same call written as text and natively (mistral.rs sends both) must not run twice: the later of the two is rejected.
+fn reject_twins(draft: &Draft, checked: &mut [Checked]) {
+    let native = |index| draft.call(index).is_some_and(|call| call.dialect.is_none());
+    for at in 1..checked.len() {
+        let Some((call, before)) = checked.get_mut(..=at).and_then(<[Checked]>::split_last_mut) else { continue };
+        let twin = |other: &Checked| {
+            other.state == CallState::Complete
+                && (&other.name, &other.arguments) == (&call.name, &call.arguments)
+                && native(other.index) != native(call.index)
+        };
+        if call.state == CallState::Complete && before.iter().any(twin) {
+            let message = "the same call came twice, as text and natively; it runs once";
+            call.faults.push(Fault::error(FaultKind::Provider, Span::default(), message).in_call(call.index));
+            call.state = CallState::Rejected;
+        }
     }
 }

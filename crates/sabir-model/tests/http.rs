@@ -347,15 +347,6 @@ async fn prompted_calls_come_as_words_and_leave_as_calls() {
 }
 
 #[tokio::test]
-async fn a_call_written_twice_runs_once() {
-    let text = "<read_file>\n<path>a.rs</path>\n</read_file>";
-    let reply = Reply::text(text).call("c1", "read_file", json!({"path": "a.rs"}));
-    let outcome = ask(Wire::OpenAiChat, vec![reply]).await;
-    let sound = outcome.draft.calls().filter(|call| outcome.draft.errors_of(call.index).next().is_none());
-    assert_eq!((sound.count(), outcome.draft.calls().count()), (1, 2), "{:?}", outcome.draft);
-}
-
-#[tokio::test]
 async fn the_output_limit_comes_from_the_catalogue() {
     let provider = ScriptedProvider::start(Script::new([good(), good()])).await.unwrap();
     let model = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic)).catalogue(Catalogue::default());

@@ -14,6 +14,8 @@ use super::{Attended, Effect, Task};
 pub(crate) struct Turn {
     parts: Vec<Part>,
     calls: Vec<Pending>,
+    /// What the model is to be told of mistakes that belong to no call.
+    feedback: Option<String>,
 }
 
 #[derive(Debug)]
@@ -51,13 +53,25 @@ impl Turn {
             _ => None,
         });
         let calls: Vec<_> = calls.collect();
-        if calls.is_empty() { None } else { Some(Self { parts: answered.parts.clone(), calls }) }
+        if calls.is_empty() {
+            None
+        } else {
+            Some(Self { parts: answered.parts.clone(), calls, feedback: answered.feedback.clone() })
+        }
     }
 
-    /// The parts and the results in call order, once all calls are answered.
-    pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<CallResult>)> {
+    /// The parts, and what answers them, once all calls are answered: the results in call order, then the feedback.
+    pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<Part>)> {
         let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
-        results.map(|results| (std::mem::take(&mut self.parts), results))
+        let mut answers: Vec<_> = results?.into_iter().map(Part::Result).collect();
+        answers.extend(self.feedback.take().map(Part::text));
+        Some((std::mem::take(&mut self.parts), answers))
+    }
+
+    /// Whether no call went wrong, and nothing else did.
+    pub(super) fn is_clean(&self) -> bool {
+        let failed = |pending: &Pending| pending.result().is_none_or(|result| result.ending.is_error());
+        self.feedback.is_none() && !self.calls.iter().any(failed)
     }
 
     pub(super) fn call(&self, id: &CallId) -> Option<&Call> {
@@ -77,10 +91,24 @@ impl Turn {
         }
     }
 
-    /// Whether a call before this one failed in any way.
-    pub(super) fn failed_before(&self, id: &CallId) -> Option<&CallResult> {
-        let before = self.calls.iter().take_while(|pending| pending.call.id != *id);
-        before.filter_map(Pending::result).find(|result| result.ending.is_error())
+    /// What speaks against completing by that call: another call of the turn that failed, was refused, or has not been
+    /// made, or a part of the message that could not be read.
+    pub(super) fn objection(&self, id: &CallId) -> Option<String> {
+        let others = self.calls.iter().filter(|pending| pending.call.id != *id);
+        let bad = |pending: &&Pending| pending.result().is_none_or(|result| result.ending.is_error());
+        match others.filter(|pending| !control::is_control(&pending.call.name) || pending.result().is_some()).find(bad)
+        {
+            Some(pending) if pending.result().is_none() => Some(format!(
+                "the call of {} stands behind it in the same message. Make that call first, and complete when you have \
+                 seen its result",
+                pending.call.name
+            )),
+            Some(pending) => Some(format!(
+                "the call of {} in the same message did not succeed. Look at its result, put that right, then complete",
+                pending.call.name
+            )),
+            None => self.feedback.is_some().then(|| "a part of the same message could not be read".to_owned()),
+        }
     }
 
     /// Calls that have no result, with whether they were running.
@@ -171,12 +199,17 @@ impl Task {
 
     pub(super) fn weighed(&mut self, id: &CallId, access: &Access, effects: &mut Vec<Effect>) {
         let Some(call) = self.call(id).cloned() else { return };
+        if let Access::Invalid { reason } = access {
+            self.answer(&call, Ending::Failed, reason.clone(), effects);
+            return self.advance(effects);
+        }
         let judgement = self.settings.rules.decide(access);
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),
             Verdict::Ask if self.settings.attended == Attended::Yes => {
                 let question = Question::Approval {
                     call: id.clone(),
+                    detail: detail(&call),
                     tool: call.name,
                     subject: subject(access),
                     reason: judgement.reason,
@@ -280,4 +313,11 @@ fn subject(access: &Access) -> String {
         Access::Nothing => String::new(),
         Access::Invalid { reason } => reason.clone(),
     }
+}
+
+/// What a call would write: the longest text among its arguments, but for the one that names the place.
+fn detail(call: &Call) -> String {
+    let texts = call.arguments.iter().filter(|(name, _)| !matches!(name.as_str(), "path" | "command"));
+    let texts = texts.filter_map(|(_, value)| value.as_str());
+    texts.max_by_key(|text| text.len()).unwrap_or_default().to_owned()
 }

@@ -7,11 +7,15 @@ use crate::control;
 use crate::event::{Question, Reply};
 use crate::record::{Outcome, Record, Speaker};
 
-use super::{Attended, Effect, Task};
+use super::{Attended, Effect, INTERRUPTED, Task};
 
 /// What a headless task says to a reply without a call.
 const REMINDER: &str = "Your message held no call, so nothing happened. If the task is done, call attempt_completion; if not, \
 call the tool that brings it forward.";
+
+/// What it says where the provider's output limit ended the reply.
+const TOO_LONG: &str = "Your message was cut off by the output limit before it held a whole call, so nothing happened. Write \
+less at a time: smaller files, or a file in several edits.";
 
 impl Task {
     /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
@@ -20,14 +24,8 @@ impl Task {
     }
 
     fn complete(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
-        let failed = self.turn.as_ref().and_then(|turn| turn.failed_before(&call.id));
-        if let Some(failed) = failed {
-            let content = format!(
-                "Not completed: the call of {} in the same message did not succeed. Look at its result, put that right, then \
-                 complete.",
-                failed.name
-            );
-            self.answer(call, Ending::Rejected, content, effects);
+        if let Some(objection) = self.turn.as_ref().and_then(|turn| turn.objection(&call.id)) {
+            self.answer(call, Ending::Rejected, format!("Not completed: {objection}."), effects);
             return true;
         }
         if self.settings.attended == Attended::No {
@@ -101,7 +99,8 @@ impl Task {
             );
             return self.give_up(&message, effects);
         }
-        self.remind(feedback.unwrap_or_else(|| REMINDER.to_owned()), effects);
+        let reminder = if self.cut_by_limit { TOO_LONG } else { REMINDER };
+        self.remind(feedback.unwrap_or_else(|| reminder.to_owned()), effects);
         self.ask(effects);
     }
 
@@ -128,8 +127,6 @@ impl Task {
             Reply::No(words) | Reply::Words(words) => words,
             Reply::Leave => return,
         };
-        self.counts.mistakes = 0;
-        self.counts.without_call = 0;
         self.keep(Record::Said { by: Speaker::User, text }, effects);
         self.ask(effects);
     }
@@ -142,7 +139,7 @@ impl Task {
             _ => "left without an answer",
         };
         effects.push(Effect::Stop);
-        self.give_up_running("This was interrupted. It may have happened in part: look before you repeat it.", effects);
+        self.give_up_running(INTERRUPTED, effects);
         self.end(Outcome::Unfinished, message, effects);
     }
 }

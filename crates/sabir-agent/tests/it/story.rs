@@ -1,7 +1,7 @@
 //! How tasks go: one story a test.
 
 use sabir_agent::{Attended, Effect, Input, Outcome, Question, Record, Reply, Speaker, Task, ToolOutput};
-use sabir_call::{ModelError, ModelErrorKind, Part};
+use sabir_call::{ArgForm, Event, ModelError, ModelErrorKind, Part};
 
 use crate::machine::{Machine, settings};
 
@@ -224,4 +224,70 @@ fn a_completed_task_stays_completed() {
     machine.answer(DONE);
     assert!(Task::replay(machine.records, settings(Attended::No)).is_err());
     assert!(Task::replay([], settings(Attended::No)).is_err());
+}
+
+#[test]
+fn completion_waits_for_every_other_call_of_the_message() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("{DONE}\n{TOUCH}"));
+    machine.work(false);
+    assert_eq!(machine.results(), ["attempt_completion rejected", "touch done"]);
+    assert_eq!(machine.ended(), None);
+    machine.answer(&format!("{DONE}\n<touch>\n<path>half of"));
+    machine.work(false);
+    assert_eq!(machine.ended(), None, "a cut call behind it");
+    machine.answer(&format!("{DONE}\n<look>words</look>"));
+    machine.work(false);
+    assert_eq!(machine.ended(), None, "a part that could not be read");
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+}
+
+#[test]
+fn the_model_hears_of_what_could_not_be_read_beside_a_good_call() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&format!("<touch>words</touch>\n{LOOK}"));
+    machine.work(false);
+    assert_eq!(machine.results(), ["look done"]);
+    let last = machine.task.history().last().unwrap();
+    assert!(matches!(&last.parts[1], Part::Text { text } if text.contains("touch")), "{last:?}");
+    machine.check_history();
+}
+
+#[test]
+fn a_call_that_comes_twice_runs_once() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.open.clear();
+    machine.stream(TOUCH);
+    for event in [
+        Event::CallStart { index: 1, id: Some("n"), name: "touch", dialect: None, at: 0, name_at: 0 },
+        Event::ArgStart { index: 1, name: "path", form: ArgForm::String, at: 0 },
+        Event::ArgDelta { index: 1, text: "a" },
+        Event::ArgEnd { index: 1, lead: "", at: 0 },
+        Event::CallEnd { index: 1, at: 0 },
+    ] {
+        machine.step(Input::Event(event));
+    }
+    machine.step(Input::Answered);
+    machine.work(false);
+    assert_eq!(machine.results(), ["touch done", "touch rejected"]);
+}
+
+#[test]
+fn one_good_call_among_bad_ones_is_no_progress() {
+    let mut machine = Machine::new(settings(Attended::No));
+    for _ in 0..6 {
+        machine.answer(&format!("{LOOK}<look>\n<colour>a</colour>\n</look>"));
+        machine.work(false);
+    }
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+}
+
+#[test]
+fn what_cannot_be_judged_is_never_run() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(TOUCH);
+    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    machine.step(Input::Weighed(call, sabir_agent::Access::Invalid { reason: "no such place".to_owned() }));
+    assert_eq!(machine.results(), ["touch failed"]);
 }

@@ -80,7 +80,7 @@ pub(crate) struct TaskOptions {
     /// command line. May be given several times.
     #[arg(long, value_name = "POLICY")]
     pub(crate) approve: Vec<String>,
-    /// End the task after so many turns.
+    /// End the task after so many turns, counted from its start or its resume.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
     /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
@@ -108,7 +108,8 @@ pub(crate) struct ResumeArguments {
     /// How to print it; without it the task goes on interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<Output>,
-    /// The task's name, or the beginning of it; without it the newest task that did not complete.
+    /// The task's name, or the beginning of it; without it the newest task of this folder that did not
+    /// complete.
     pub(crate) id: Option<String>,
 }
 

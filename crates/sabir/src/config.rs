@@ -57,6 +57,9 @@ struct ProviderConfig {
     retries: Option<u32>,
 }
 
+/// The longest time that can be asked for, in seconds: 30 days.
+const LONGEST: u64 = 30 * 24 * 3600;
+
 /// A model that can be asked.
 #[derive(Debug)]
 pub(crate) struct Chosen {
@@ -170,7 +173,7 @@ impl Config {
                 provider.base_url = url.trim().trim_end_matches('/').to_owned();
             }
             if let Some(seconds) = own.idle_seconds {
-                deadlines.idle = Duration::from_secs(seconds.max(1));
+                deadlines.idle = Duration::from_secs(seconds.clamp(1, LONGEST));
             }
         }
         // The flags of a shell outrank a file.
@@ -179,7 +182,7 @@ impl Config {
             provider.base_url.clone_from(url);
         }
         provider.key = self.key(name, known)?;
-        if provider.key.is_none() && needs_key(known, own) {
+        if provider.key.is_none() && needs_key(known, own) && moved.is_none() {
             let variable = known.and_then(|known| known.key_name).or(own.and_then(|own| own.key_env.as_deref()));
             return Err(Failure::usage(format!(
                 "no key for {name}: set {}, or `key` under [providers.{name}] in config.toml",
@@ -215,7 +218,7 @@ impl Chosen {
     }
 }
 
-/// Whether a provider is known to want a key. One whose base URL was moved may not, but its clients always send one.
+/// Whether a provider is known to want a key. One whose address was moved may be a server that wants none.
 fn needs_key(known: Option<&Known>, own: Option<&ProviderConfig>) -> bool {
     let by_file = own.is_some_and(|own| own.key_env.is_some());
     let by_name = known.is_some_and(|known| known.key_name.is_some()) && own.is_none_or(|own| own.base_url.is_none());
@@ -291,8 +294,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, Failure> {
         Some(_) => ("", 0),
     };
     let seconds = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
-    let seconds = seconds.filter(|seconds| *seconds > 0);
+    let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
     seconds
         .map(Duration::from_secs)
-        .ok_or_else(|| Failure::usage(format!("`{text}` is no time: write 90, 90s, 15m or 2h")))
+        .ok_or_else(|| Failure::usage(format!("`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h")))
 }

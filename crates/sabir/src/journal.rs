@@ -65,7 +65,7 @@ pub(crate) fn tasks(output: Output) -> Result<Exit, Failure> {
                     Ok(summary) => (summary.ended.map_or("open".to_owned(), outcome), summary.prompt.clone()),
                 };
                 let prompt: String = prompt.lines().next().unwrap_or_default().chars().take(80).collect();
-                print::out(&print::visible(&format!("{}  {end:<12}  {prompt}\n", listed.id)));
+                print::out(&print::visible(&format!("{}  {end:<15}  {prompt}\n", listed.id)));
             }
         }
     }

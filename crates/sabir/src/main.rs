@@ -29,6 +29,10 @@ fn main() -> ExitCode {
         return sabir_workspace::supervise::main(arguments);
     }
     match dispatch(&Cli::parse()) {
+        Ok(Exit::Completed) if print::is_lost() => {
+            print::err("sabir: standard output could not be written to the end\n");
+            Exit::Internal.into()
+        }
         Ok(exit) => exit.into(),
         Err(failure) => {
             print::err(&print::visible(&format!("sabir: {}\n", failure.message)));

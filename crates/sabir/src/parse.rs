@@ -154,7 +154,8 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         skipped: report.skipped,
     };
     let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, tools };
-    let failed = response.error.is_some();
+    // A body that the provider did not end may lack anything, even where no call was cut.
+    let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.reading.output {
         Output::Json => print::json(&reading.understood(Some(response))),
         Output::Text => {
@@ -163,7 +164,10 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         }
         Output::Events => {}
     }
-    Ok(if failed { Exit::Provider } else { reading.exit() })
+    Ok(match reading.exit() {
+        Exit::Completed if failed => Exit::Provider,
+        exit => exit,
+    })
 }
 
 fn response_in_words(response: &Response) -> String {
@@ -251,8 +255,8 @@ impl Reading<'_> {
         let mut text = String::new();
         for part in &self.draft.parts {
             match part {
-                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", indented(words))),
-                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", indented(words))),
+                DraftPart::Text(words) => text.push_str(&format!("text\n{}\n", print::indented(words))),
+                DraftPart::Thought(words) => text.push_str(&format!("thought\n{}\n", print::indented(words))),
                 DraftPart::Opaque(_) => {}
                 DraftPart::Call(call) => {
                     let Some(checked) = self.checked.iter().find(|checked| checked.index == call.index) else {
@@ -278,7 +282,7 @@ fn call_in_words(checked: &Checked, spelling: &str) -> String {
     let mut text = format!("call {} ({spelling}, {state})\n", checked.name);
     for (name, value) in &checked.arguments {
         match value.as_str() {
-            Some(words) if words.contains('\n') => text.push_str(&format!("  {name}:\n{}\n", indented(words))),
+            Some(words) if words.contains('\n') => text.push_str(&format!("  {name}:\n{}\n", print::indented(words))),
             Some(words) => text.push_str(&format!("  {name}: {words}\n")),
             None => text.push_str(&format!("  {name}: {value}\n")),
         }
@@ -287,10 +291,6 @@ fn call_in_words(checked: &Checked, spelling: &str) -> String {
         text.push_str(&format!("  repaired ({}): {} -> {}\n", repair.rule, repair.before, repair.after));
     }
     text
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// A fault as the contract prints it.

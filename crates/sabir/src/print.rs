@@ -4,15 +4,26 @@
 //! tab gets through, so that nothing foreign can move the cursor, set a title or hide itself. A closed pipe is no error:
 //! whoever listened has heard enough.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+
+/// Whether output was lost for another reason than that nobody reads it.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output as it stands.
 pub(crate) fn out(text: &str) {
     let mut stream = stdout().lock();
-    // A reader that has gone away cannot be told of it.
-    _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+    let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether something that was asked for could not be written: a full disk, say.
+pub(crate) fn is_lost() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
 /// Writes to standard error as it stands.
@@ -40,7 +51,13 @@ pub(crate) fn visible(text: &str) -> String {
         _ if c.is_control() => '\u{fffd}',
         _ => c,
     };
-    text.replace("\r\n", "\n").chars().map(show).collect()
+    // A carriage return begins a line anew; here it begins a new one, so that nothing is overwritten.
+    text.replace("\r\n", "\n").chars().map(|c| if c == '\r' { '\n' } else { show(c) }).collect()
+}
+
+/// Every line indented, so that foreign text cannot pass for our own.
+pub(crate) fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -50,7 +67,7 @@ mod tests {
     #[test]
     fn nothing_foreign_reaches_the_terminal() {
         assert_eq!(visible("a\r\nb\tc"), "a\nb\tc");
-        assert_eq!(visible("\u{1b}[31mx\u{7}\u{9b}2J\r"), "\u{fffd}[31mx\u{fffd}\u{fffd}2J\u{fffd}");
+        assert_eq!(visible("\u{1b}[31mx\u{7}\u{9b}2J\r"), "\u{fffd}[31mx\u{fffd}\u{fffd}2J\n");
         assert_eq!(visible("a\u{202e}b\u{200b}c"), "a\u{fffd}b\u{fffd}c");
     }
 }

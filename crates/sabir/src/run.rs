@@ -26,6 +26,8 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
     if !prompt.trim().is_empty() {
         return begin(options, prompt, None);
     }
+    // Whoever has no model should hear of it before he has typed anything.
+    Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
     print::err("What is to be done? (one line, then Enter)\n> ");
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line);
@@ -37,6 +39,9 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
 }
 
 fn begin(options: &TaskOptions, prompt: String, output: Option<Output>) -> Result<Exit, Failure> {
+    if prompt.trim().is_empty() {
+        return Err(Failure::usage("there is nothing to do: say what"));
+    }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
     let bench = Bench::new(options, &config, None)?;
@@ -56,7 +61,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let folder = config::tasks_folder()?;
     let id = match &arguments.id {
         Some(name) => task::find(&folder, name)?,
-        None => newest(&folder)?,
+        None => newest(&folder, options.folder.as_deref().unwrap_or(Path::new(".")))?,
     };
     let (journal, entries, recovery) =
         Journal::open(&folder, &id, task::clock()).map_err(|error| Failure::usage(error.to_string()))?;
@@ -81,11 +86,17 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     watch(&bench, &mut open, &tell_retries(chosen.model(), arguments.output), arguments.output)
 }
 
-fn newest(folder: &Path) -> Result<TaskId, Failure> {
+/// The newest task of that workspace that did not complete.
+fn newest(folder: &Path, workspace: &Path) -> Result<TaskId, Failure> {
+    let here = std::fs::canonicalize(workspace)
+        .map_err(|error| Failure::usage(format!("the folder {} cannot be opened: {error}", workspace.display())))?;
     let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
     let mut summaries = all.into_iter().filter_map(|listed| listed.summary.ok());
-    let newest = summaries.find(|summary| summary.ended != Some(Outcome::Completed));
-    newest.map(|summary| summary.id).ok_or_else(|| Failure::usage("there is no task that could be resumed"))
+    let newest =
+        summaries.find(|summary| summary.ended != Some(Outcome::Completed) && Path::new(&summary.workspace) == here);
+    newest
+        .map(|summary| summary.id)
+        .ok_or_else(|| Failure::usage("there is no task that could be resumed in this folder; `sabir tasks` lists all"))
 }
 
 fn attended(output: Option<Output>) -> Attended {

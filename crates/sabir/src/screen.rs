@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use sabir_agent::{Moment, Question, Record, Reply, TaskEvent, User};
-use sabir_call::{Call, Ending, Event, Part};
+use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
 use crate::print;
@@ -27,6 +27,8 @@ pub(crate) struct Painter {
     /// Whether the last thing written ended inside a line.
     inside: bool,
     calls: Vec<Call>,
+    /// Calls whose refusal has been shown with its reasons.
+    refused: Vec<CallId>,
     width: usize,
 }
 
@@ -70,6 +72,8 @@ impl Painter {
             TaskEvent::Moment(moment) => self.moment(moment),
             TaskEvent::Record(record) => self.record(record),
         };
+        // The one place through which foreign text passes: names and messages are as foreign as words.
+        let text = print::visible(&text);
         if let Some(last) = text.chars().last() {
             self.inside = last != '\n';
         }
@@ -78,7 +82,7 @@ impl Painter {
 
     fn moment(&mut self, moment: Moment<'_>) -> String {
         match moment {
-            Moment::Delta(Event::Text { text }) => print::visible(text),
+            Moment::Delta(Event::Text { text }) => text.to_owned(),
             Moment::Delta(Event::CallStart { name, .. }) => {
                 self.width = 0;
                 self.line(&format!("● {name} "))
@@ -89,7 +93,7 @@ impl Painter {
             }
             Moment::Delta(Event::ArgDelta { text, .. }) => self.preview(text),
             Moment::Delta(Event::ArgEnd { .. }) => " ".to_owned(),
-            Moment::Output { text, .. } => print::visible(text),
+            Moment::Output { text, .. } => text.to_owned(),
             _ => String::new(),
         }
     }
@@ -100,9 +104,15 @@ impl Painter {
                 format!("task {} ({}, {})\n", start.task, start.model, start.protocol.name())
             }
             Record::Answered(answered) => self.answered(answered),
-            Record::Failed { message, .. } => self.line(&format!("the answer broke off: {message}\n")),
+            Record::Failed { error: ModelErrorKind::Broken, message } => {
+                self.line(&format!("the answer broke off: {message}\n"))
+            }
+            Record::Failed { message, .. } => self.line(&format!("the model cannot be asked: {message}\n")),
+            Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
-            Record::Said { by: sabir_agent::Speaker::Sabir, text } => self.line(&format!("reminder: {text}\n")),
+            Record::Said { by: sabir_agent::Speaker::Sabir, text } => {
+                self.line(&format!("the model is told:\n{}\n", print::indented(text)))
+            }
             _ => String::new(),
         }
     }
@@ -127,13 +137,11 @@ impl Painter {
                 ));
             }
             if !check.passed {
-                text.push_str(&format!("  refused: {name} is not run\n{}\n", indented(&check.words())));
+                self.refused.push(check.call.clone());
+                text.push_str(&format!("  refused: {name} is not run\n{}\n", print::indented(&check.words())));
             }
         }
-        if let Some(feedback) = &answered.feedback {
-            text.push_str(&format!("{}\n", indented(feedback)));
-        }
-        print::visible(&text)
+        text
     }
 
     fn result(&mut self, result: &sabir_call::CallResult) -> String {
@@ -149,13 +157,13 @@ impl Painter {
             Ending::Interrupted => "✗ interrupted:",
         };
         let reason = match result.ending {
-            Ending::Failed | Ending::Denied => {
-                format!("\n{}", indented(result.content.lines().next().unwrap_or_default()))
+            Ending::Failed | Ending::Denied | Ending::Rejected => {
+                format!("\n{}", print::indented(result.content.lines().next().unwrap_or_default()))
             }
             _ => String::new(),
         };
         let text = format!("  {word} {} {subject}{reason}\n", result.name);
-        self.line(&print::visible(&text))
+        self.line(&text)
     }
 
     /// The first bytes of an argument, on one line.
@@ -166,14 +174,10 @@ impl Painter {
         let before = self.width;
         self.width = self.width.saturating_add(text.chars().count().min(WIDTH + 1));
         let more = if before <= WIDTH && self.width > WIDTH { "…" } else { "" };
-        format!("{}{more}", print::visible(&taken))
+        format!("{taken}{more}")
     }
 
     fn line(&self, text: &str) -> String {
         if self.inside { format!("\n{text}") } else { text.to_owned() }
     }
-}
-
-fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }

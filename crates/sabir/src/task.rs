@@ -119,6 +119,8 @@ impl Bench {
             let max_time = self.max_time;
             Driver { model, registry: &self.registry, store, user, cancel, max_time }.run(task, first.take()).await
         });
+        // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
+        runtime.shutdown_timeout(Duration::from_millis(200));
         Ok(End { outcome, message, turns: task.turns(), usage: task.usage() })
     }
 }

@@ -14,6 +14,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::print;
 use crate::screen::Painter;
 
+/// How much of what a call would write is shown before the user is asked.
+const SHOWN_LINES: usize = 120;
+
 /// A user at a terminal, or at the other end of a pipe.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -40,9 +43,12 @@ impl Terminal {
         while let Ok(line) = self.lines.try_recv() {
             self.early.push_back(line);
         }
-        let next = matches!(question, Question::Next { .. });
-        if next && let Some(line) = self.early.pop_front() {
-            return Reply::Words(line);
+        while matches!(question, Question::Next { .. })
+            && let Some(line) = self.early.pop_front()
+        {
+            if let Some(reply) = reply(question, line.trim()) {
+                return reply;
+            }
         }
         loop {
             print::err(prompt(question));
@@ -69,7 +75,14 @@ impl User for Terminal {
 
 fn describe(question: &Question) -> String {
     match question {
-        Question::Approval { tool, subject, reason, .. } => format!("\n{tool} {reason}:\n    {subject}\n"),
+        Question::Approval { tool, subject, detail, reason, .. } => {
+            let shown: Vec<_> = detail.lines().take(SHOWN_LINES).collect();
+            let left = detail.lines().count() - shown.len();
+            let more = if left > 0 { format!("    … {left} more lines\n") } else { String::new() };
+            let shown =
+                if shown.is_empty() { String::new() } else { format!("{}\n", print::indented(&shown.join("\n"))) };
+            format!("\n{tool} {reason}:\n{}\n{shown}{more}", print::indented(subject))
+        }
         Question::Followup { question, options, .. } => {
             let options = options.iter().enumerate().map(|(at, option)| format!("  {}. {option}\n", at + 1));
             format!("\n{question}\n{}", options.collect::<String>())
@@ -100,6 +113,7 @@ fn reply(question: &Question, line: &str) -> Option<Reply> {
         Question::Approval { .. } if no => Some(Reply::No(String::new())),
         Question::Approval { .. } => Some(Reply::No(line.to_owned())),
         Question::Completion { .. } if yes => Some(Reply::Yes),
+        Question::Completion { .. } if no => Some(Reply::No(String::new())),
         Question::Followup { options, .. } => {
             let chosen = line.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
             Some(Reply::Words(chosen.map_or(line, String::as_str).to_owned()))

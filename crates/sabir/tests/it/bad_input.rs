@@ -33,6 +33,9 @@ fn keys_and_models() {
     );
     check(&world, &["run", "--model", "openai/x", "--approve", "most", "x"], &key, &["`most` is no approval rule"]);
     check(&world, &["run", "--model", "openai/x", "--max-time", "soon", "x"], &key, &["`soon` is no time"]);
+    let endless = ["run", "--model", "openai/x", "--max-time", "18446744073709551615", "x"];
+    check(&world, &endless, &key, &["is no time"]);
+    check(&world, &["run", "--model", "openai/x", " "], &key, &["nothing to do"]);
     check(&world, &["run", "--model", "openai/x", "-C", "no/such/folder", "x"], &key, &["no/such/folder"]);
 }
 

@@ -402,9 +402,10 @@ impl Task {
 
     /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
     fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
-        self.keep(Record::Failed { error: error.kind, message: error.message.clone() }, effects);
         // What failed before its answer began has been repeated by the model itself, with pauses.
-        if error.kind == ModelErrorKind::Broken && self.counts.failures <= self.settings.limits.retries {
+        let began = self.draft != Draft::default();
+        self.keep(Record::Failed { error: error.kind, message: error.message.clone() }, effects);
+        if began && error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
             effects.push(Effect::Ask);
             return;
         }

@@ -160,13 +160,18 @@ fn mistakes_have_a_limit() {
 #[test]
 fn a_broken_answer_is_asked_again_and_leaves_nothing() {
     let mut machine = Machine::new(settings(Attended::No));
-    machine.stream(TOUCH);
     for _ in 0..3 {
+        machine.stream(TOUCH);
         machine.break_off();
         assert!(machine.results().is_empty());
     }
+    machine.stream(TOUCH);
     machine.break_off();
     assert_eq!(machine.ended(), Some(Outcome::ProviderFailed));
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.open.clear();
+    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "before it began".to_owned() }));
+    assert_eq!(machine.ended(), Some(Outcome::ProviderFailed), "the model has repeated that itself");
     let mut machine = Machine::new(settings(Attended::No));
     machine.open.clear();
     machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Key, message: "no key".to_owned() }));

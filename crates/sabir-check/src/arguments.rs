@@ -78,6 +78,7 @@ impl Reader<'_> {
         let call = notes.call;
         if let [argument] = call.arguments.as_slice()
             && argument.name.is_empty()
+            && argument.form != ArgForm::Raw
             && !argument.partial
         {
             if let Some((rules, inner)) = whole(argument, self.repairs) {

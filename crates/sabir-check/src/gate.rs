@@ -289,6 +289,7 @@ pub(crate) fn placeholder(notes: &Notes<'_>, argument: &DraftArgument) -> Fault 
 pub(crate) fn is_placeholder(name: &str) -> bool {
     const HEADS: [&str; 6] = ["tool", "function", "parameter", "param", "argument", "arg"];
     let lower = name.trim().trim_start_matches('$').to_ascii_lowercase();
+    let lower = lower.strip_prefix("actual_").unwrap_or(&lower);
     let head = lower.strip_suffix("_name").or_else(|| lower.strip_suffix("_value"));
     let head = head.map(|head| head.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_'));
     head.is_some_and(|head| HEADS.contains(&head))

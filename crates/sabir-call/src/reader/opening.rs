@@ -257,7 +257,9 @@ impl Reader {
         if next.is_some_and(|tag| self.opens(&opening, tag, at, out)) {
             return Step::To(at + next.map_or(0, |tag| tag.len));
         }
-        self.mention_only(opening, next.is_none(), out);
+        // An invoke tag names a tool beyond doubt: whatever stands in it that is no parameter was meant as one.
+        let bare = next.is_none() || opening.kind == Kind::Invoke;
+        self.mention_only(opening, bare, out);
         Step::To(at)
     }
 
@@ -348,7 +350,7 @@ impl Reader {
     }
 
     /// The tag turned out to be prose.
-    fn mention_only(&mut self, opening: Opening, words_follow: bool, out: &mut dyn Sink) {
+    fn mention_only(&mut self, opening: Opening, bare: bool, out: &mut dyn Sink) {
         let held = std::mem::take(&mut self.held);
         self.prose.read(&held);
         self.say(&held, out);
@@ -356,7 +358,7 @@ impl Reader {
         self.wrapped &= held.starts_with(&format!("<{}", opening.tag));
         self.held = held;
         self.held.clear();
-        if words_follow && matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) {
+        if bare && matches!(opening.kind, Kind::Tool(_) | Kind::Invoke) {
             let span = Span::new(opening.at, opening.at + opening.len);
             self.past.bare = Some(super::Bare { tag: opening.tag, name: opening.name, span });
         }

@@ -12,5 +12,6 @@
 mod chunks;
 mod contract;
 mod notation;
+mod prompt;
 mod roundtrip;
 mod specs;

@@ -1,0 +1,74 @@
+//! What the prompt teaches, in both dialects.
+
+use sabir_call::dialect::{Selection, dialects};
+use sabir_call::{Lesson, Parallel, Server, ToolChoice, ToolSet, ToolSpec};
+use serde_json::json;
+
+use crate::notation::read;
+
+fn tools() -> ToolSet {
+    let schema = |content: &str| {
+        json!({"type": "object", "required": ["path", content], "properties": {
+            "path": {"type": "string", "description": "Where."}, content: {"type": "string"},
+            "mode": {"enum": ["fast", "slow"]}, "count": {"type": ["integer", "null"]}}})
+    };
+    ToolSet::new(vec![
+        ToolSpec::new("write_to_file", "Write a whole file.", schema("content")),
+        ToolSpec::new("replace_in_file", "Change a file.", schema("diff")),
+        ToolSpec::new("get_time", "The time now.", json!({"type": "object", "properties": {}})),
+    ])
+    .unwrap()
+}
+
+fn server() -> Server {
+    Server {
+        name: "weather".to_owned(),
+        instructions: "Ask by city.".to_owned(),
+        tools: vec![ToolSpec::new("forecast", "Days ahead.", json!({"type": "object", "properties": {"city": {}}}))],
+        resources: vec![("weather://today".to_owned(), "today's map".to_owned())],
+    }
+}
+
+#[test]
+fn every_section_is_there() {
+    let (tools, servers) = (tools(), [server()]);
+    for dialect in dialects() {
+        let lesson = Lesson { tools: &tools, servers: &servers, parallel: Parallel::Many, choice: &ToolChoice::Auto };
+        let text = lesson.teach(dialect);
+        for part in [
+            "## write_to_file\n\nWrite a whole file.\n",
+            "- path (string, required): Where.\n",
+            "- mode (one of fast, slow, optional)\n",
+            "- count (integer or null, optional)\n",
+            "several calls",
+            "Wait for the results",
+            "## weather\n\nAsk by city.\n",
+            "- forecast: Days ahead.\n",
+            "weather://today",
+            "# Editing files",
+        ] {
+            assert!(text.contains(part), "{}: no `{part}` in {text}", dialect.name);
+        }
+        let one = Lesson { parallel: Parallel::One, servers: &[], ..lesson }.teach(dialect);
+        assert!(one.contains("One call a message") && !one.contains("MCP"), "{one}");
+        let must = ToolChoice::Tool("get_time".to_owned());
+        assert!(Lesson { choice: &must, ..lesson }.teach(dialect).contains("must call `get_time`"));
+        assert_eq!(Lesson { choice: &ToolChoice::None, ..lesson }.teach(dialect), "");
+        assert_eq!(Lesson { tools: &ToolSet::default(), ..lesson }.teach(dialect), "");
+    }
+}
+
+/// What is shown as usage reads as that very call: a prompt that teaches something else would be worse than none.
+#[test]
+fn every_usage_is_a_call() {
+    let tools = tools();
+    for dialect in dialects() {
+        for tool in &tools {
+            let example = dialect.example(tool);
+            let draft = read(Selection::from_name(dialect.name).unwrap(), &tools, &example);
+            let names: Vec<_> = draft.calls().map(|call| call.name.as_str()).collect();
+            assert_eq!(names, [tool.name.as_str()], "{example}");
+            assert!(draft.faults.is_empty(), "{example}: {:?}", draft.faults);
+        }
+    }
+}

@@ -80,13 +80,15 @@ enum Happening {
 type Outputs = (mpsc::Sender<(CallId, String)>, mpsc::Receiver<(CallId, String)>);
 
 impl Driver<'_> {
-    /// Drives a task to its end. `first` is the record of its start, for a new task.
+    /// Drives a task to its end. `first` is the record of its start, for a new task; `words` are what the user says to a
+    /// resumed one.
     ///
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
     /// failed ([`Outcome::StoreFailed`]).
-    pub async fn run(mut self, task: &mut Task, first: Option<Record>) -> (Outcome, String) {
+    pub async fn run(mut self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (Outcome, String) {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
-        let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(Input::Begin)).collect();
+        let begin = words.map_or(Input::Begin, Input::Said);
+        let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(begin)).collect();
         let mut tools = JoinSet::new();
         let mut outputs: Outputs = mpsc::channel(64);
         let mut question = None;

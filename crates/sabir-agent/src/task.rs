@@ -82,6 +82,8 @@ impl Default for Limits {
 pub enum Input<'a> {
     /// Go on: after the task was made, or made again from its records.
     Begin,
+    /// Go on, with these words of the user's.
+    Said(String),
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -267,6 +269,10 @@ impl Task {
         let mut effects = Vec::new();
         match (self.phase, input) {
             (Phase::Paused, Input::Begin) => self.begin(&mut effects),
+            (Phase::Paused, Input::Said(text)) => {
+                self.keep(Record::Said { by: Speaker::User, text }, &mut effects);
+                self.begin(&mut effects);
+            }
             (Phase::Asking, Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
@@ -345,8 +351,12 @@ impl Task {
         }
     }
 
-    /// Words that the model is to read next: joined to the message that is already waiting for it.
+    /// Words that the model is to read next: joined to the message that is already waiting for it, or to the results of
+    /// the calls that are open.
     fn hear(&mut self, text: &str) {
+        if let Some(turn) = &mut self.turn {
+            return turn.hear(text);
+        }
         match self.history.last_mut() {
             Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
             _ => self.history.push(Message::user(text)),

@@ -111,6 +111,8 @@ pub(crate) struct ResumeArguments {
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,
+    /// What to tell the model before it goes on.
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

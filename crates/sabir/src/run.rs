@@ -82,7 +82,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
     let settings = bench.settings(&chosen.id, attended(arguments.output));
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
-    let mut open = Open { task, journal, first: None };
+    let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
+    let mut open = Open { task, journal, first: None, words };
     watch(&bench, &mut open, &tell_retries(chosen.model(), arguments.output), arguments.output)
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Open {
     pub(crate) journal: Journal,
     /// The record of the start, where it has not been kept yet.
     pub(crate) first: Option<Record>,
+    /// What the user says to a resumed task.
+    pub(crate) words: Option<String>,
 }
 
 /// How a task ended, with what can be said of it.
@@ -111,13 +113,15 @@ impl Bench {
 
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
-        let Open { task, journal: store, first } = open;
+        let Open { task, journal: store, first, words } = open;
         let runtime = runtime()?;
         let cancel = Cancel::default();
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
-            Driver { model, registry: &self.registry, store, user, cancel, max_time }.run(task, first.take()).await
+            Driver { model, registry: &self.registry, store, user, cancel, max_time }
+                .run(task, first.take(), words.take())
+                .await
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
         runtime.shutdown_timeout(Duration::from_millis(200));
@@ -154,7 +158,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
-    Ok(Open { task, journal, first: Some(first) })
+    Ok(Open { task, journal, first: Some(first), words: None })
 }
 
 /// The journal's clock: milliseconds since 1970.

@@ -16,6 +16,8 @@ pub(crate) struct Turn {
     calls: Vec<Pending>,
     /// What the model is to be told of mistakes that belong to no call.
     feedback: Option<String>,
+    /// What was said while the calls were open.
+    said: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -56,15 +58,17 @@ impl Turn {
         if calls.is_empty() {
             None
         } else {
-            Some(Self { parts: answered.parts.clone(), calls, feedback: answered.feedback.clone() })
+            let (parts, feedback) = (answered.parts.clone(), answered.feedback.clone());
+            Some(Self { parts, calls, feedback, said: Vec::new() })
         }
     }
 
-    /// The parts, and what answers them, once all calls are answered: the results in call order, then the feedback.
+    /// The parts, and what answers them, once all calls are answered: the results in call order, then the feedback
+    /// and what was said meanwhile.
     pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<Part>)> {
         let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
         let mut answers: Vec<_> = results?.into_iter().map(Part::Result).collect();
-        answers.extend(self.feedback.take().map(Part::text));
+        answers.extend(self.feedback.take().into_iter().chain(self.said.drain(..)).map(Part::text));
         Some((std::mem::take(&mut self.parts), answers))
     }
 
@@ -76,6 +80,11 @@ impl Turn {
 
     pub(super) fn call(&self, id: &CallId) -> Option<&Call> {
         self.calls.iter().map(|pending| &pending.call).find(|call| call.id == *id)
+    }
+
+    /// Words that the model is to read with the results.
+    pub(super) fn hear(&mut self, text: &str) {
+        self.said.push(text.to_owned());
     }
 
     pub(super) fn start(&mut self, id: &CallId) {

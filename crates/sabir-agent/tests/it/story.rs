@@ -296,3 +296,19 @@ fn what_cannot_be_judged_is_never_run() {
     machine.step(Input::Weighed(call, sabir_agent::Access::Invalid { reason: "no such place".to_owned() }));
     assert_eq!(machine.results(), ["touch failed"]);
 }
+
+#[test]
+fn a_resumed_task_hears_new_words() {
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(TOUCH);
+    let records = machine.records.clone();
+    let mut resumed =
+        Machine { task: Task::replay(records.clone(), settings(Attended::No)).unwrap(), records, open: Vec::new() };
+    resumed.step(Input::Said("Mind the tests.".to_owned()));
+    resumed.work(false);
+    resumed.check_history();
+    let parts = &resumed.task.history().last().unwrap().parts;
+    assert!(matches!(&parts[..], [Part::Result(_), Part::Text { text }] if text == "Mind the tests."), "{parts:?}");
+    let again = Task::replay(resumed.records.clone(), settings(Attended::No)).unwrap();
+    assert_eq!(again.history(), resumed.task.history());
+}

@@ -113,8 +113,13 @@ fn interrupted_is_130_and_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "x"}))])]);
-    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap();
+    let resumed = world
+        .sabir_with(&provider)
+        .args(["resume", "--output", "text", &world.only_task(), "do", "not", "wait"])
+        .output()
+        .unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
     let body = provider.requests()[0].body.to_string();
     assert!(body.contains("interrupted"), "the model hears that the command may have run: {body}");
+    assert!(body.contains("do not wait"), "and what the user says: {body}");
 }

@@ -37,7 +37,7 @@
 //!     }
 //!
 //!     // Read, edit, write against the version that was read.
-//!     let workspace = Workspace::open(Path::new("/work/app"))?;
+//!     let workspace = Workspace::open(Path::new("/home/ada/app"))?;
 //!     let path = workspace.resolve(&workspace.path("src/main.rs")?)?;
 //!     let old = workspace.read(&path, 1 << 20)?;
 //!     let text = String::from_utf8(old.bytes)?;

@@ -28,7 +28,7 @@ impl WorkPath {
     }
 
     /// Reads a path as a model wrote it. `root` is the absolute folder that absolute paths must lie in; components are
-    /// compared, so `/work/app-secrets` is not inside `/work/app`.
+    /// compared, so `/home/ada/app-secrets` is not inside `/home/ada/app`.
     ///
     /// # Errors
     /// [`WorkspaceError::PathEmpty`], [`PathNul`](WorkspaceError::PathNul), [`PathUrl`](WorkspaceError::PathUrl),

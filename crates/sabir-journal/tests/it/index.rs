@@ -56,7 +56,7 @@ fn tasks_of_a_folder() {
             prompt: "first".to_owned(),
             model: "maker/model".to_owned(),
             protocol: Protocol::Prompted("cline".to_owned()),
-            workspace: "/work/app".to_owned(),
+            workspace: "/home/ada/app".to_owned(),
             started_at: 5,
             last_at: 5,
             ended: Some(Outcome::Completed),

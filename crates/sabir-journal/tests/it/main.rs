@@ -75,7 +75,7 @@ fn started(task: &str, prompt: &str) -> Record {
     Record::Started(Start {
         task: TaskId::new(task),
         prompt: prompt.to_owned(),
-        workspace: "/work/app".to_owned(),
+        workspace: "/home/ada/app".to_owned(),
         model: "maker/model".to_owned(),
         protocol: Protocol::Prompted("cline".to_owned()),
         version: "0.1.0".to_owned(),

@@ -83,7 +83,7 @@ enum Escape {
     None,
     /// After the backslash.
     Open,
-    /// Inside `\uXXXX`: digits read, their value, the high surrogate before them.
+    /// After `\u`, inside its four digits: digits read, their value, the high surrogate before them.
     Unicode(u8, u16, u16),
     /// After a high surrogate.
     High(u16),

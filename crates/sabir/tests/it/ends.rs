@@ -74,6 +74,24 @@ fn a_limit_is_6() {
 }
 
 #[test]
+fn the_protocol_is_locked_for_the_task() {
+    let world = World::new();
+    let provider = world.plays(WAYS[2], &[touch(), turn("", vec![("attempt_completion", json!({"result": "x"}))])]);
+    let output = world.run(&provider, WAYS[2], &["--approve", "commands", "--max-turns", "1", "do it"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    let id = world.only_task();
+    let resume = |more: &[&str]| {
+        let mut command = world.sabir_with(&provider);
+        command.args(["resume", "--output", "text"]).args(more).arg(&id).output().unwrap()
+    };
+    let other = resume(&["--protocol", "native"]);
+    assert_eq!(code(&other), 2);
+    assert!(stderr(&other).contains("locked to the protocol `cline`"), "{}", stderr(&other));
+    assert_eq!(code(&resume(&[])), 0);
+    assert!(provider.requests()[1].body.get("tools").is_none(), "the journal's protocol goes on, not the catalogue's");
+}
+
+#[test]
 fn a_failing_provider_is_7() {
     let world = World::new();
     let provider = world.provider(Script::by(|_, _| Reply::status(400)));

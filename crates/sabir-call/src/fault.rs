@@ -28,6 +28,8 @@ pub enum FaultKind {
     MissingName,
     /// A tag carries something that it must not (attributes, spaces, capitals, a self-closing slash).
     MalformedTag,
+    /// A tag that should hold arguments closes itself (`<read_file/>`).
+    SelfClosing,
     /// A placeholder of the instructions was left in (`TOOL_NAME`, `PARAM_VALUE`).
     Placeholder,
     /// No tool has this name.
@@ -44,12 +46,24 @@ pub enum FaultKind {
     InvalidValue,
     /// Arguments are no valid JSON.
     MalformedJson,
+    /// The arguments stand as JSON where each belongs into a tag of its own.
+    JsonInTag,
+    /// The arguments stand in tags where JSON belongs.
+    TagInJson,
     /// Entities (`&amp;`) stand where raw text is read as it stands; a warning, never a change.
     Entities,
     /// Something stands between the tags of a call that belongs to no argument.
     StrayText,
     /// The wrapper around the calls is missing; they are understood all the same.
     MissingWrapper,
+    /// A code fence stands around the call, so that it is only shown.
+    FencedCall,
+    /// Markup of a dialect that is not listened for.
+    OtherDialect,
+    /// More calls than the message may hold.
+    ExtraCall,
+    /// Words stand behind the last call; they were written before its result could be known.
+    TextAfterCall,
     /// Markup of a call stands in a place where it is only mentioned (a thought that was never closed, say).
     Mentioned,
     /// Bytes that are no UTF-8, replaced by U+FFFD.
@@ -68,6 +82,7 @@ impl FaultKind {
             Self::WrongClose => "wrong_close",
             Self::MissingName => "missing_name",
             Self::MalformedTag => "malformed_tag",
+            Self::SelfClosing => "self_closing",
             Self::Placeholder => "placeholder",
             Self::UnknownTool => "unknown_tool",
             Self::UnknownArgument => "unknown_argument",
@@ -76,9 +91,15 @@ impl FaultKind {
             Self::WrongType => "wrong_type",
             Self::InvalidValue => "invalid_value",
             Self::MalformedJson => "malformed_json",
+            Self::JsonInTag => "json_in_tag",
+            Self::TagInJson => "tag_in_json",
             Self::Entities => "entities",
             Self::StrayText => "stray_text",
             Self::MissingWrapper => "missing_wrapper",
+            Self::FencedCall => "fenced_call",
+            Self::OtherDialect => "other_dialect",
+            Self::ExtraCall => "extra_call",
+            Self::TextAfterCall => "text_after_call",
             Self::Mentioned => "mentioned",
             Self::InvalidUtf8 => "invalid_utf8",
             Self::Provider => "provider",

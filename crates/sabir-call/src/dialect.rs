@@ -8,6 +8,7 @@
 //! so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
 mod cline;
+pub(crate) mod grammar;
 mod invoke;
 
 use serde_json::{Map, Value};

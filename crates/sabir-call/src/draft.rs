@@ -182,6 +182,7 @@ impl Sink for Draft {
                     argument.text.insert_str(0, lead);
                 }
             }
+            Event::Mark(_) => {}
             Event::CallEnd { index, at } => self.close(index, DraftState::Closed, at),
             Event::CallCut { index, why, at } => self.close(index, DraftState::Cut(why), at),
             Event::Fault(fault) => self.faults.push(fault.clone()),

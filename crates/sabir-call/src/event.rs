@@ -8,6 +8,7 @@
 //! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
 //! | `Thought` | a delta of reasoning | never parsed for calls, never prose |
+//! | `Mark` | a [`Mark`] | markup, and what the reader took it for: for whoever wants to know why (`sabir explain`) |
 //! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |
 //! | `ArgDelta` | index, text | a piece of the value: decoded text for `Raw` and `String`, source text for `Json` |
@@ -31,7 +32,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Span};
 use crate::message::Opaque;
 
 /// One event. Borrowed from the chunk wherever possible, hence cheap to copy.
@@ -53,6 +54,8 @@ pub enum Event<'a> {
         /// The piece; never empty.
         text: &'a str,
     },
+    /// Markup was understood.
+    Mark(Mark<'a>),
     /// A call opens.
     CallStart {
         /// Counts 0, 1, 2 … within one response, whatever label the provider used.
@@ -124,6 +127,49 @@ pub enum Event<'a> {
     },
     /// Provider state to be sent back.
     Opaque(&'a Opaque),
+}
+
+/// A piece of markup, and what it was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Mark<'a> {
+    /// What it was taken for.
+    pub role: MarkRole,
+    /// The dialect that it belongs to, where that is known.
+    pub dialect: Option<&'a str>,
+    /// Where it stands.
+    pub span: Span,
+    /// How sure the reader is of it.
+    pub sure: Certainty,
+    /// Why, in a few words.
+    pub rule: &'static str,
+}
+
+/// What markup was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkRole {
+    /// Opens a call; the next event is its `CallStart`.
+    Call,
+    /// Stands around calls.
+    Wrapper,
+    /// Opens or closes a thought.
+    Thought,
+    /// Looks like a call, and is only mentioned.
+    Mention,
+    /// Looks like the end of a value or a call, and is content.
+    Content,
+}
+
+/// How sure the reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// The dialect was chosen, or the marker is a special token that is nothing else.
+    Certain,
+    /// The marker could be words, but what follows it is a call's.
+    Likely,
+    /// Only the shape and the place of the text say so (JSON at the end of a message).
+    Guess,
 }
 
 /// How the deltas of an argument are to be read.

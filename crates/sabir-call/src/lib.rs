@@ -64,7 +64,7 @@ mod reader;
 mod tool;
 
 pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
-pub use event::{ArgForm, Cut, Event, Sink, StopReason, Usage};
+pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
 pub use message::{Call, CallId, CallResult, Ending, Message, Opaque, Part, Role};
 pub use model::{Answer, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Server, ToolChoice};

@@ -28,6 +28,7 @@ mod call;
 mod doubt;
 mod opening;
 mod prose;
+mod region;
 mod tag;
 mod utf8;
 mod value;

@@ -146,7 +146,7 @@ impl Writer for Answer {
             Event::Usage(usage) => self.usage.update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => self.opaque(&opaque.data, out),
-            Event::Source { .. } | Event::Opaque(_) | Event::Fault(_) => {}
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
         }
     }
 

@@ -88,7 +88,7 @@ impl Writer for Answer {
             Event::Opaque(opaque) if opaque.wire == NAME => {
                 self.delta(json!({"reasoning_details": [opaque.data]}), out);
             }
-            Event::Source { .. } | Event::Opaque(_) | Event::Fault(_) => {}
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
         }
     }
 

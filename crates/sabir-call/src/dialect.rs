@@ -1,23 +1,31 @@
 //! Dialects: calls written as text.
 //!
-//! A dialect is a row of [`dialects`]: a name, its literate spec (help, site and test suite in one), and how its calls are
-//! rendered. The [`Reader`] reads all of them.
+//! A dialect is a row of [`dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
+//! and the words that teach it. The [`Reader`](crate::Reader) reads all of them; a handful of machines does the work. A
+//! row can also come from outside ([`define`]): whatever the machines can read needs no code.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
-//! that the dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that says
-//! so, `<content encoding="json">"…"</content>`, with every `<` escaped.
+//! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
+//! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
-mod cline;
+mod define;
+pub(crate) mod gemma;
+mod free;
 pub(crate) mod grammar;
-mod invoke;
+mod json;
+pub(crate) mod python;
+mod render;
+mod tagged;
+
+use std::sync::RwLock;
 
 use serde_json::{Map, Value};
 
-use crate::draft::{Draft, DraftCall, DraftState};
-use crate::event::{ArgForm, Cut};
 use crate::message::Call;
-use crate::reader::Reader;
 use crate::tool::{ToolSet, ToolSpec};
+
+pub use define::{DefineError, DialectTable, define};
+use grammar::Grammar;
 
 /// The name of the dialect of Cline and Roo: each tool and each argument is a tag of its own name.
 pub const CLINE: &str = "cline";
@@ -25,52 +33,54 @@ pub const CLINE: &str = "cline";
 pub const INVOKE: &str = "invoke";
 
 /// One dialect.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Dialect {
     /// The name used on the command line, in events and in histories.
     pub name: &'static str,
+    /// Other names that people know it by; accepted wherever the name is.
+    pub aliases: &'static [&'static str],
     /// One sentence.
     pub summary: &'static str,
-    /// The spec, in Markdown; its examples are the tests.
+    /// The spec, in Markdown; its examples are the tests. Empty for a dialect that was defined by a table.
     pub spec: &'static str,
-    /// Writes a call; the flags say how each argument is written.
-    write_call: fn(&str, &[(&str, Spelled)], &mut String),
-    /// What stands before and after a run of calls.
-    pub(crate) wrapper: (&'static str, &'static str),
-    /// How the syntax is taught.
+    /// How it is read and written.
+    pub(crate) grammar: Grammar,
+    /// How the syntax is taught; an example follows it.
     pub(crate) lesson: &'static str,
-}
-
-/// An argument's text and how it is to be marked.
-#[derive(Debug)]
-struct Spelled {
-    text: String,
-    json: bool,
 }
 
 /// Which dialects a reader listens for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selection(Option<&'static str>);
 
-/// All dialects.
-pub fn dialects() -> &'static [Dialect] {
-    &[cline::DIALECT, invoke::DIALECT]
+/// The rows that came from outside. A definition is no state: it is made once, before it is used, and never changes.
+static DEFINED: RwLock<Vec<&'static Dialect>> = RwLock::new(Vec::new());
+
+/// All dialects: those that are built in, then those that were [defined](define), in that order.
+pub fn dialects() -> Vec<&'static Dialect> {
+    let mut all: Vec<&'static Dialect> = built_in().collect();
+    all.extend(DEFINED.read().unwrap_or_else(std::sync::PoisonError::into_inner).iter());
+    all
 }
 
-/// The dialect of that name.
+/// The dialect of that name or alias.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {
-    dialects().iter().find(|dialect| dialect.name == name)
+    dialects().into_iter().find(|dialect| dialect.name == name || dialect.aliases.contains(&name))
+}
+
+fn built_in() -> impl Iterator<Item = &'static Dialect> {
+    [tagged::ROWS, json::ROWS, free::ROWS].into_iter().flatten()
 }
 
 impl Selection {
-    /// All dialects at once; the first opening tag decides.
+    /// All dialects at once; the first opening marker decides.
     pub const AUTO: Self = Self(None);
 
-    /// `auto`, or the name of a dialect.
+    /// `auto`, or the name or alias of a dialect.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::AUTO),
-            _ => dialect(name).map(|dialect| Self(Some(dialect.name))),
+            _ => dialect(name).map(Self::from),
         }
     }
 
@@ -78,86 +88,48 @@ impl Selection {
     pub fn includes(self, name: &str) -> bool {
         self.0.is_none_or(|only| only == name)
     }
+
+    /// Whether one dialect was chosen.
+    pub(crate) fn is_chosen(self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl From<&'static Dialect> for Selection {
+    fn from(dialect: &'static Dialect) -> Self {
+        Self(Some(dialect.name))
+    }
 }
 
 impl Dialect {
-    /// The call as the model would write it, without the wrapper around a run of calls.
-    pub fn render_call(&self, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
-        let mut text = String::new();
-        for style in [Style::Lines, Style::Inline, Style::Json] {
-            text.clear();
-            let spelled: Vec<_> = arguments.iter().map(|(name, value)| (name.as_str(), style.spell(value))).collect();
-            (self.write_call)(name, &spelled, &mut text);
-            if style == Style::Json || self.reads_back(&text, name, arguments, tools) {
-                break;
-            }
-        }
-        text
+    /// A run of calls as the model would write it, with everything that this dialect puts around it.
+    pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
+        let calls: Vec<_> = calls.into_iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+        render::calls(self, &calls, tools)
     }
 
-    /// A run of calls with the wrapper that this dialect puts around it.
-    pub fn render_calls<'c>(&self, calls: impl IntoIterator<Item = &'c Call>, tools: &ToolSet) -> String {
-        let calls: Vec<_> =
-            calls.into_iter().map(|call| self.render_call(&call.name, &call.arguments, tools)).collect();
-        format!("{}{}{}", self.wrapper.0, calls.join("\n"), self.wrapper.1)
+    /// One call as the model would write it, without a wrapper where the dialect has one around a run of calls.
+    pub fn render_call(&self, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
+        render::call(self, name, arguments, tools)
     }
 
     /// A minimal correct call of the tool: its required arguments, with the values of its first example where it has one.
     pub fn example(&self, tool: &ToolSpec) -> String {
-        let arguments = example_arguments(tool);
-        let mut text = String::new();
-        let spelled: Vec<_> =
-            arguments.iter().map(|(name, value)| (name.as_str(), Style::Inline.spell(value))).collect();
-        (self.write_call)(&tool.name, &spelled, &mut text);
-        format!("{}{text}{}", self.wrapper.0, self.wrapper.1)
+        render::example(self, &tool.name, &example_arguments(tool))
     }
 
-    fn reads_back(&self, text: &str, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> bool {
-        let mut draft = Draft::default();
-        let mut reader = Reader::new(Selection(Some(self.name)), tools);
-        reader.push(text, &mut draft);
-        reader.finish(Cut::Ended, &mut draft);
-        let [call] = draft.calls().collect::<Vec<_>>()[..] else { return false };
-        let whole =
-            call.name == name && call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
-        whole && call.arguments.len() == arguments.len() && same_arguments(call, arguments)
-    }
-}
-
-fn same_arguments(call: &DraftCall, arguments: &Map<String, Value>) -> bool {
-    call.arguments.iter().zip(arguments).all(|(read, (name, value))| {
-        let same_value = match (value, read.form) {
-            (Value::String(text), ArgForm::Raw) => read.text == *text,
-            _ => serde_json::from_str::<Value>(&read.text).is_ok_and(|read| read == *value),
+    /// How the syntax is taught: the words, and calls of two well-known tools.
+    pub(crate) fn lesson(&self) -> String {
+        let one = |name: &str, value: Value| (name.to_owned(), value);
+        let read = Map::from_iter([one("path", "src/main.rs".into())]);
+        let write = Map::from_iter([one("path", "notes.md".into()), one("content", "# Notes\n\nFirst line.".into())]);
+        let lines = match self.grammar {
+            Grammar::Tagged(_) => "A text of several lines may stand on lines of its own",
+            Grammar::Gemma(_) => "A text of several lines",
+            _ => "A text of several lines, escaped",
         };
-        read.name == *name && same_value
-    })
-}
-
-/// How strings are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
-    /// Raw; several lines on lines of their own.
-    Lines,
-    /// Raw, right between the tags.
-    Inline,
-    /// As JSON strings.
-    Json,
-}
-
-impl Style {
-    fn spell(self, value: &Value) -> Spelled {
-        let raw = |text: String| Spelled { text, json: false };
-        match (value, self) {
-            (Value::String(text), Self::Json) if text.contains('<') || text.contains('\r') => {
-                Spelled { text: Value::String(text.clone()).to_string().replace('<', "\\u003c"), json: true }
-            }
-            (Value::String(text), Self::Inline) => raw(text.clone()),
-            (Value::String(text), _) if text.contains('\n') => raw(format!("\n{text}\n")),
-            (Value::String(text), _) => raw(text.clone()),
-            (other, Self::Json) => Spelled { text: other.to_string().replace('<', "\\u003c"), json: true },
-            (other, _) => raw(other.to_string()),
-        }
+        let read = render::example(self, "read_file", &read);
+        format!("{}\n\n{read}\n\n{lines}:\n\n{}", self.lesson, render::example(self, "write_to_file", &write))
     }
 }
 

@@ -35,7 +35,7 @@ impl<'a> Lesson<'a> {
             return String::new();
         }
         let mut text = String::from("# Tools\n\nYou act by calling tools. ");
-        text.push_str(dialect.lesson);
+        text.push_str(&dialect.lesson());
         text.push_str("\n\nThese examples show the form only; call the tools below.\n\n");
         for tool in self.tools {
             describe(tool, dialect, &mut text);

@@ -26,10 +26,17 @@
 
 mod call;
 mod doubt;
+mod follow;
+mod guess;
 mod opening;
+mod payload;
 mod prose;
+mod python;
+mod gemma;
 mod region;
+mod report;
 mod tag;
+mod thought;
 mod utf8;
 mod value;
 mod vocabulary;
@@ -37,13 +44,16 @@ mod vocabulary;
 use crate::dialect::Selection;
 use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
-use crate::lanes::find;
 use crate::tool::ToolSet;
 
 use call::Open;
+use follow::Heading;
+use guess::Guess;
 use opening::{Look, Opening};
 use prose::Prose;
-use tag::{Interest, Lexed, Tag, lex};
+use region::{Region, Taken, View};
+use report::Past;
+use thought::Thought;
 use utf8::Utf8;
 use vocabulary::Vocabulary;
 
@@ -66,23 +76,10 @@ pub struct Reader {
     /// Offset of the window's first byte.
     offset: usize,
     past: Past,
-    /// Faults found by looking at a tag, which wait for the prose before it.
-    faults: Vec<Fault>,
-    /// Inside the wrapper of the invoke dialect.
-    wrapped: bool,
-}
-
-/// What was read before.
-#[derive(Debug, Default)]
-struct Past {
-    /// Calls opened so far.
-    calls: u32,
-    /// Where markup of a call was only mentioned.
-    mention: Option<Mention>,
-    /// The last tag that words followed instead of arguments.
-    bare: Option<Bare>,
-    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
-    closed: Vec<Closed>,
+    /// The name of the wrapper that we are in.
+    wrapped: Option<String>,
+    /// The thought in which a call of special tokens stands.
+    inside: Option<Thought>,
 }
 
 #[derive(Debug)]
@@ -90,37 +87,18 @@ enum State {
     Prose,
     /// Behind a call.
     Gap,
-    /// Inside a thought that began at the offset, until this closing tag.
-    Thought(&'static str, usize),
-    /// Behind a tag that may open a call.
-    Opening(Opening),
-    /// Inside a call.
+    /// Inside a thought.
+    Thought(Thought),
+    /// Behind a marker that may open a call.
+    Opening(Box<Opening>),
+    /// Behind a marker, before the JSON that its name stands before.
+    Heading(Box<Heading>),
+    /// Inside a call in tags.
     Call(Box<Open>),
-}
-
-#[derive(Debug)]
-struct Mention {
-    why: &'static str,
-    name: String,
-    span: Span,
-}
-
-#[derive(Debug)]
-struct Bare {
-    /// The tag's name, and the tool's.
-    tag: String,
-    name: String,
-    span: Span,
-}
-
-#[derive(Debug)]
-struct Closed {
-    index: u32,
-    argument: String,
-    argument_close: String,
-    call_close: String,
-    /// Where in the prose the argument's closing tag was seen again.
-    noted: Option<usize>,
+    /// Inside a region that another machine reads.
+    Region(Box<dyn Region>),
+    /// Inside what may turn out to be calls without any marker.
+    Guess(Box<Guess>),
 }
 
 /// The text that is looked at: what was held, and the new chunk.
@@ -152,9 +130,15 @@ impl Reader {
             blank: String::new(),
             offset: 0,
             past: Past::default(),
-            faults: Vec::new(),
-            wrapped: false,
+            wrapped: None,
+            inside: None,
         }
+    }
+
+    /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
+    /// which nobody writes by accident, are read out of it.
+    pub fn reasoning(selection: Selection, tools: &ToolSet) -> Self {
+        Self { state: State::Thought(Thought::endless()), ..Self::new(selection, tools) }
     }
 
     /// Takes the next bytes; a character may be cut anywhere. Invalid UTF-8 becomes U+FFFD, with a warning.
@@ -175,6 +159,7 @@ impl Reader {
         // Nearly all of a stream is the inside of values.
         let taken = match &mut self.state {
             State::Call(open) if self.hold.is_empty() => open.take(chunk, &self.vocabulary, out),
+            State::Region(region) if self.hold.is_empty() => region.take(chunk, out),
             _ => false,
         };
         if taken {
@@ -210,11 +195,17 @@ impl Reader {
         self.offset += text.len() - taken;
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Prose | State::Gap => {}
-            State::Thought(close, start) => self.unclosed_thought(close, start, out),
-            State::Opening(opening) => self.cut_opening(opening, why, text.get(taken..).unwrap_or_default(), out),
+            State::Thought(thought) => self.past.unclosed_thought(thought, out),
+            State::Opening(opening) => self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out),
+            State::Heading(heading) => self.cut_heading(*heading, why, text.get(taken..).unwrap_or_default(), out),
             State::Call(open) => self.cut_call(*open, why, out),
+            State::Region(mut region) => {
+                region.cut(why, self.offset, out);
+                self.past.calls = region.next_index();
+            }
+            State::Guess(guess) => self.end_guess(*guess, why, out),
         }
-        self.report_mention(out);
+        self.past.report(out);
     }
 
     fn run(&mut self, window: Window<'_>, out: &mut dyn Sink) -> usize {
@@ -223,9 +214,12 @@ impl Reader {
             let step = match self.state {
                 State::Prose => self.prose(window, at, out),
                 State::Gap => self.gap(window, at),
-                State::Thought(close, _) => self.thought(window, at, close, out),
+                State::Thought(thought) => self.thought(window, at, thought, out),
                 State::Opening(_) => self.opening(window, at, out),
+                State::Heading(_) => self.heading(window, at, out),
                 State::Call(_) => self.call(window, at, out),
+                State::Region(_) => self.region(window, at, out),
+                State::Guess(_) => self.guess(window, at, out),
             };
             match step {
                 Step::To(next) => at = next,
@@ -239,12 +233,12 @@ impl Reader {
         at
     }
 
-    /// Prose, up to a tag that may be more than that.
+    /// Prose, up to a marker that may be more than that.
     fn prose(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let mut at = from;
         let mut said = from;
         let look = loop {
-            at += self.prose.skip(window.from(at));
+            at += self.prose.skip(window.from(at), self.vocabulary.triggers);
             let rest = window.from(at);
             if rest.is_empty() {
                 self.say(window.from(said), out);
@@ -252,42 +246,56 @@ impl Reader {
             }
             let look = self.look(rest, at, window.last);
             let text = matches!(look, Look::Text);
-            if !text || !self.faults.is_empty() {
+            if !text || self.past.has_notes() {
                 self.say(window.between(said, at), out);
                 said = at;
             }
-            for fault in self.faults.drain(..) {
-                out.event(Event::Fault(&fault));
-            }
+            self.past.tell(out);
             if !text {
                 break look;
             }
-            self.prose.byte(b'<');
+            self.prose.byte(rest.as_bytes().first().copied().unwrap_or_default());
             at += 1;
         };
-        match look {
-            Look::Text | Look::Wait => Step::Wait(at),
+        let (state, len) = match look {
+            Look::Text | Look::Wait => return Step::Wait(at),
             Look::Malformed(opening, fault, len) => {
                 self.malformed_call(&opening, *fault, out);
-                Step::To(at + len)
+                return Step::To(at + len);
             }
-            Look::Unwrap(len) => {
-                self.wrapped = false;
+            Look::Skip(len) => {
                 self.blank.clear();
-                self.state = State::Gap;
-                Step::To(at + len)
+                (State::Gap, len)
             }
-            Look::Thought(close, len) => {
-                self.state = State::Thought(close, self.offset + at);
-                Step::To(at + len)
-            }
+            Look::Thought(close, len) => (State::Thought(Thought::new(close, self.offset + at)), len),
             Look::Open(opening, len) => {
                 self.held.clear();
                 self.held.push_str(window.between(at, at + len));
-                self.state = State::Opening(opening);
-                Step::To(at + len)
+                (State::Opening(Box::new(opening)), len)
+            }
+            Look::Guess(guess) => (State::Guess(Box::new(guess)), 0),
+        };
+        self.state = state;
+        Step::To(at + len)
+    }
+
+    /// Goes on in a region.
+    fn region(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
+        let State::Region(region) = &mut self.state else { return Step::To(from) };
+        let view = View { text: window.from(from), offset: self.offset + from, last: window.last };
+        match region.read(view, out) {
+            Taken::More(taken) => Step::Wait(from + taken),
+            Taken::Over(taken) => {
+                self.past.calls = region.next_index();
+                self.state = self.outside();
+                Step::To(from + taken)
             }
         }
+    }
+
+    /// Where the text goes on behind a call: in the thought that it stood in, or outside.
+    fn outside(&mut self) -> State {
+        self.inside.take().map_or(State::Gap, State::Thought)
     }
 
     /// White space behind a call: no text if another call or nothing follows.
@@ -314,83 +322,6 @@ impl Reader {
         out.event(Event::Text { text });
     }
 
-    fn thought(&mut self, window: Window<'_>, from: usize, close: &'static str, out: &mut dyn Sink) -> Step {
-        let mut at = from;
-        loop {
-            let Some(found) = find(b'<', window.from(at).as_bytes()) else {
-                thought(window.from(from), out);
-                self.prose.read(last_char(window.from(from)).unwrap_or_default());
-                return Step::To(window.text.len());
-            };
-            at += found;
-            let before = last_char(window.between(from, at));
-            let ticked = before.map_or(self.prose.previous() == b'`', |c| c == "`");
-            let tail = window.from(at);
-            let lexed = lex(tail, window.last, |name, _| match name == close {
-                true => Interest::Plain,
-                false => self.vocabulary.interest_in_thought(name),
-            });
-            // Between backticks the closing tag is only mentioned, which takes one more character to see.
-            let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
-            let lexed = match lexed {
-                Lexed::Tag(tag) if ticked && tag.closes(close) && after(tag).is_none() && !window.last => {
-                    Lexed::Partial
-                }
-                lexed => lexed,
-            };
-            match lexed {
-                Lexed::Tag(tag) if tag.closes(close) && !(ticked && after(tag) == Some(b'`')) => {
-                    thought(window.between(from, at), out);
-                    self.state = State::Gap;
-                    return Step::To(at + tag.len);
-                }
-                Lexed::Tag(tag) => {
-                    let (name, len) = (tag.name.to_owned(), tag.len);
-                    if !tag.close {
-                        self.note_mention("inside a thought", name, at, len);
-                    }
-                    at += len;
-                }
-                Lexed::Partial => {
-                    thought(window.between(from, at), out);
-                    self.prose.read(before.unwrap_or_default());
-                    return Step::Wait(at);
-                }
-                Lexed::No => at += 1,
-            }
-        }
-    }
-
-    fn note_mention(&mut self, why: &'static str, name: String, at: usize, len: usize) {
-        let start = self.offset + at;
-        self.past.mention.get_or_insert(Mention { why, name, span: Span::new(start, start + len) });
-    }
-
-    fn unclosed_thought(&self, close: &str, start: usize, out: &mut dyn Sink) {
-        let message =
-            format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
-        let span = Span::new(start, start + close.len() + 2);
-        let hint = format!("write `</{close}>` before calling a tool");
-        let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
-        out.event(Event::Fault(&fault));
-        // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
-        for index in 0..self.past.calls {
-            let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
-            out.event(Event::Fault(&fault.hint(hint.clone())));
-        }
-    }
-
-    /// A message without calls that mentions one: perhaps a call was meant.
-    fn report_mention(&mut self, out: &mut dyn Sink) {
-        let Some(mention) = self.past.mention.take().filter(|_| self.past.calls == 0) else { return };
-        let message =
-            format!("`{}` stands {}, where a call is only mentioned; nothing was run", mention.name, mention.why);
-        let fault = Fault::warning(FaultKind::Mentioned, mention.span, message);
-        out.event(Event::Fault(
-            &fault.hint("if a call was meant, write it outside of fences, quotations and thoughts"),
-        ));
-    }
-
     fn invalid(&self, out: &mut dyn Sink) {
         let at = self.offset + self.hold.len();
         let message = "bytes that are no UTF-8 were replaced by U+FFFD";
@@ -414,15 +345,4 @@ fn take_blank(rest: &str, held: &mut String) -> usize {
     let taken = rest.bytes().take(room).take_while(u8::is_ascii_whitespace).count();
     held.push_str(rest.get(..taken).unwrap_or_default());
     taken
-}
-
-fn thought(text: &str, out: &mut dyn Sink) {
-    if !text.is_empty() {
-        out.event(Event::Thought { text });
-    }
-}
-
-/// The last character, as text.
-fn last_char(text: &str) -> Option<&str> {
-    text.char_indices().next_back().and_then(|(at, _)| text.get(at..))
 }

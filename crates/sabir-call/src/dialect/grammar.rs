@@ -35,6 +35,10 @@ pub(crate) struct Tagged {
     pub(crate) tags: Tags,
     /// Names of the tags that may stand around calls; the first is the one to write. Empty: none.
     pub(crate) wrappers: &'static [&'static str],
+    /// Each call has a wrapper of its own.
+    pub(crate) each: bool,
+    /// Markers around all calls, and around each, that mean nothing by themselves.
+    pub(crate) sections: &'static [(&'static str, &'static str)],
     /// What stands before the tags' names; the first is the one to write. `""` where there is none.
     pub(crate) prefixes: &'static [&'static str],
 }

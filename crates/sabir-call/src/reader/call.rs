@@ -12,16 +12,17 @@
 
 use std::collections::HashSet;
 
-use crate::dialect::{CLINE, INVOKE as INVOKE_DIALECT};
+use crate::dialect::grammar::{NameIn, Notation, Tagged, Tags};
 use crate::event::{ArgForm, Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::lanes::find;
 
 use super::doubt::{Before, Doubt, Role};
-use super::tag::{Interest, Lexed, Tag, lex};
+use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key};
 use super::value::{Phase, Value};
-use super::vocabulary::{PARAMETER, Vocabulary};
-use super::{Closed, Reader, State, Step, Window, take_blank};
+use super::vocabulary::{Spelling, Vocabulary};
+use super::report::Closed;
+use super::{Reader, State, Step, Window, take_blank};
 
 /// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to
 /// do harm has more than this.
@@ -29,11 +30,12 @@ const CLOSED_CAP: usize = 256;
 
 /// Which tags spell a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Form {
-    /// The tool's and the arguments' own names.
-    Cline,
-    /// `invoke` and `parameter`, with this prefix.
-    Invoke(String),
+pub(super) struct Form {
+    /// The dialect's name.
+    pub(super) dialect: &'static str,
+    tagged: Tagged,
+    /// What stands before the names of this call's tags.
+    prefix: String,
 }
 
 /// A call that is being read.
@@ -54,22 +56,127 @@ pub(super) struct Open {
 }
 
 impl Form {
-    /// The dialect's name.
-    pub(super) fn dialect(&self) -> &'static str {
-        match self {
-            Self::Cline => CLINE,
-            Self::Invoke(_) => INVOKE_DIALECT,
+    /// The spelling of a call whose tag begins with `prefix`.
+    pub(super) fn new(Spelling { dialect, tagged, .. }: Spelling, prefix: &str) -> Self {
+        Self { dialect, tagged, prefix: prefix.to_owned() }
+    }
+
+    /// The wrapper that calls should stand in.
+    pub(super) fn wrapper(&self) -> Option<&'static str> {
+        self.tagged.wrappers.first().copied()
+    }
+
+    /// Each argument is a tag of its own name.
+    pub(super) fn own_arguments(&self) -> bool {
+        matches!(self.tagged.tags, Tags::Own | Tags::Fixed { argument: "", .. })
+    }
+
+    /// Each tool is a tag of its own name.
+    pub(super) fn own_calls(&self) -> bool {
+        self.tagged.tags == Tags::Own
+    }
+
+    /// Lexes a tag as this call spells it.
+    pub(super) fn lex<'w>(&self, window: &'w str, last: bool, interest: impl Fn(&str, bool) -> Interest) -> Lexed<'w> {
+        if let Tags::Keyed { key, value, .. } = self.tagged.tags
+            && let Lexed::Tag(tag) = lex_in(Notation::Angle, window, last, &interest)
+            && tag.opens(key)
+        {
+            return lex_key(window, last, [key, value]);
+        }
+        lex_in(self.tagged.notation, window, last, interest)
+    }
+
+    /// The byte that every tag begins with.
+    pub(super) fn first_byte(&self) -> u8 {
+        match self.tagged.notation {
+            Notation::Angle => b'<',
+            Notation::Marked(marker) => marker.as_bytes().first().copied().unwrap_or(b'<'),
+            Notation::Delimited { open, .. } => open.as_bytes().first().copied().unwrap_or(b'<'),
         }
     }
 
     /// The name of the argument that a tag opens.
     pub(super) fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
-        match self {
-            Self::Cline if !tag.close => Some(tag.name),
-            Self::Invoke(prefix) if !tag.close && tag.split_name() == (prefix, PARAMETER) => {
-                Some(tag.attribute("name").unwrap_or_default())
-            }
+        let named = |argument| {
+            let (prefix, base) = tag.split_name();
+            base == argument && alike(prefix, &self.prefix)
+        };
+        match self.tagged.tags {
+            _ if tag.close => None,
+            Tags::Own | Tags::Fixed { argument: "", .. } => Some(tag.name),
+            Tags::Fixed { argument, argument_name, .. } if named(argument) => Some(argument_name.of(tag)),
+            Tags::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
             _ => None,
+        }
+    }
+
+    /// Whether a tag of this name opens an argument, although it is not the one that closes it.
+    pub(super) fn is_key(&self, name: &str) -> bool {
+        matches!(self.tagged.tags, Tags::Keyed { key, .. } if key == name)
+    }
+
+    /// The name of the tag that closes the argument which `tag` opens.
+    fn value_close(&self, tag: &Tag<'_>) -> String {
+        match self.tagged.tags {
+            Tags::Keyed { value, .. } => value.to_owned(),
+            _ => tag.name.to_owned(),
+        }
+    }
+
+    /// Whether a tag says that the value is JSON.
+    fn is_json(&self, tag: &Tag<'_>) -> bool {
+        let typed = match self.tagged.tags {
+            Tags::Fixed { typed: Some((key, yes, _)), .. } => tag.attribute(key).is_some_and(|kind| kind != yes),
+            _ => false,
+        };
+        typed || tag.json || tag.attribute("encoding") == Some("json")
+    }
+
+    /// How a tag of that name opens, for words about it.
+    pub(super) fn spell_argument(&self, name: &str) -> String {
+        match self.tagged.tags {
+            Tags::Own | Tags::Fixed { argument: "", .. } => format!("<{name}>"),
+            Tags::Fixed { argument, argument_name, .. } => {
+                format!("<{}{argument}{}>", self.prefix, argument_name.spelled(name))
+            }
+            Tags::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
+        }
+    }
+
+    /// How a whole call is spelled, for words about it.
+    pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
+        let open = self.spell_argument(argument);
+        match self.tagged.tags {
+            Tags::Own => format!("<{name}>{open}…</{argument}></{name}>"),
+            Tags::Fixed { call, argument: tag, call_name, .. } => {
+                let prefix = &self.prefix;
+                let tag = if tag.is_empty() { argument } else { tag };
+                format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spelled(name))
+            }
+            Tags::Keyed { call, value, .. } => format!("<{call}>{name}{open}…</{value}></{call}>"),
+        }
+    }
+}
+
+impl NameIn {
+    /// The name that a tag carries.
+    pub(super) fn of<'t>(self, tag: &Tag<'t>) -> &'t str {
+        self.find(tag).1
+    }
+
+    /// The same, after its place in the tag.
+    pub(super) fn find<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
+        match self {
+            Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),
+            Self::Equals => tag.equals().or_else(|| tag.find_attribute("name")).unwrap_or_default(),
+        }
+    }
+
+    fn spelled(self, name: &str) -> String {
+        match self {
+            Self::Attribute(key) => format!(" {key}=\"{name}\""),
+            Self::Equals => format!("={name}"),
         }
     }
 }
@@ -98,11 +205,12 @@ impl Open {
             let message = format!("`{name}` is given twice, so the value before it could end in two places");
             self.fault(FaultKind::DoubledArgument, span, message, "give each argument once");
         } else if name.is_empty() {
-            let message = "`<parameter>` does not say which argument: it has no name";
-            self.fault(FaultKind::MissingName, span, message.to_owned(), "write `<parameter name=\"…\">`");
+            let message = format!("`<{}>` does not say which argument: it has no name", tag.name);
+            let hint = format!("write `{}`", self.form.spell_argument("…"));
+            self.fault(FaultKind::MissingName, span, message, &hint);
         }
-        let json = tag.attribute("encoding") == Some("json");
-        if self.form == Form::Cline && !tag.is_plain() && !json {
+        let json = self.form.is_json(&tag);
+        if self.form.own_arguments() && !tag.is_plain() && !json {
             let message = format!("the tag `{name}` carries attributes");
             self.fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"));
         }
@@ -111,7 +219,7 @@ impl Open {
         out.event(Event::ArgStart { index: self.index, name, form, at: span.end });
         self.given.insert(name.to_owned());
         name.clone_into(&mut self.argument);
-        self.value = Value::new(tag.name.to_owned(), json);
+        self.value = Value::new(self.form.value_close(&tag), json);
         self.doubt.stranger = None;
     }
 
@@ -150,9 +258,10 @@ impl Reader {
     fn body(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let State::Call(open) = &mut self.state else { return Step::To(from) };
         let (mut at, mut said) = (from, from);
+        let first = open.form.first_byte();
         loop {
             let rest = window.from(at);
-            let Some(found) = find(b'<', rest.as_bytes()) else {
+            let Some(found) = find(first, rest.as_bytes()) else {
                 open.value.pass(rest);
                 let run = window.from(said);
                 let keep = if window.last { 0 } else { open.value.undecided(run) };
@@ -163,7 +272,7 @@ impl Reader {
             at += found;
             let tail = window.from(at);
             let vocabulary = &self.vocabulary;
-            let lexed = lex(tail, window.last, |name, close| open.interest(name, close, vocabulary));
+            let lexed = open.form.lex(tail, window.last, |name, close| open.interest(name, close, vocabulary));
             let run = window.between(said, at);
             let tag = match lexed {
                 Lexed::No => {
@@ -208,12 +317,12 @@ impl Reader {
         if rest.is_empty() {
             return Step::To(at);
         }
-        let tag = match lex(rest, window.last, |_, _| Interest::Any) {
+        let State::Call(open) = &mut self.state else { return Step::To(at) };
+        let tag = match open.form.lex(rest, window.last, |_, _| Interest::Any) {
             Lexed::Partial => return Step::Wait(at),
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
         };
-        let State::Call(open) = &mut self.state else { return Step::To(at) };
         let Some(tag) = tag else { return self.content(at, out) };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if tag.closes(&open.call_close) {
@@ -222,9 +331,9 @@ impl Reader {
             return Step::To(at + tag.len);
         }
         let argument = open.form.argument(&tag);
-        let opens = match &open.form {
-            Form::Invoke(_) => argument.is_some(),
-            Form::Cline => argument.is_some_and(|name| self.vocabulary.declares(open.tool, name)),
+        let opens = match open.form.own_arguments() {
+            false => argument.is_some(),
+            true => argument.is_some_and(|name| self.vocabulary.declares(open.tool, name)),
         };
         if opens {
             self.end_value(held, out);
@@ -261,17 +370,15 @@ impl Reader {
     }
 
     fn end_call(&mut self, span: Span, value_end: usize, out: &mut dyn Sink) {
-        let State::Call(open) = std::mem::replace(&mut self.state, State::Gap) else { return };
+        let outside = self.outside();
+        let State::Call(open) = std::mem::replace(&mut self.state, outside) else { return };
         if value_end == span.start {
             out.event(Event::ArgEnd { index: open.index, lead: open.value.lead, at: value_end });
         }
         out.event(Event::CallEnd { index: open.index, at: span.end });
         let Open { index, argument, call_close, value, given, form, .. } = *open;
         // The end of any of its arguments may have been content, not only the last one's.
-        let closes: Vec<String> = match form {
-            Form::Cline => given.into_iter().collect(),
-            Form::Invoke(_) => vec![value.close],
-        };
+        let closes: Vec<String> = if form.own_arguments() { given.into_iter().collect() } else { vec![value.close] };
         for argument_close in closes {
             let known = |closed: &Closed| closed.argument_close == argument_close && closed.call_close == call_close;
             if self.past.closed.len() < CLOSED_CAP && !self.past.closed.iter().any(known) {
@@ -302,9 +409,10 @@ impl Open {
         if !inside || value.undecided(chunk) > 0 || chunk.is_empty() {
             return false;
         }
-        let plain = match find(b'<', chunk.as_bytes()) {
+        let first = self.form.first_byte();
+        let plain = match find(first, chunk.as_bytes()) {
             None => true,
-            Some(at) => !self.tagged(chunk, at, vocabulary),
+            Some(at) => !self.tagged(chunk, (at, first), vocabulary),
         };
         if plain {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
@@ -312,16 +420,16 @@ impl Open {
         plain
     }
 
-    /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where its first `<` stands.
+    /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where the first byte of one stands.
     #[inline(never)]
-    fn tagged(&self, chunk: &str, first: usize, vocabulary: &Vocabulary) -> bool {
+    fn tagged(&self, chunk: &str, (first, byte): (usize, u8), vocabulary: &Vocabulary) -> bool {
         let mut at = first;
         loop {
             let tail = chunk.get(at..).unwrap_or_default();
-            if lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No {
+            if self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No {
                 return true;
             }
-            match find(b'<', tail.get(1..).unwrap_or_default().as_bytes()) {
+            match find(byte, tail.get(1..).unwrap_or_default().as_bytes()) {
                 Some(next) => at += 1 + next,
                 None => return false,
             }

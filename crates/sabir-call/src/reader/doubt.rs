@@ -6,8 +6,8 @@
 use crate::event::Sink;
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::call::{Form, Open};
-use super::tag::{Interest, Tag};
+use super::call::Open;
+use super::tag::{Interest, Tag, alike};
 use super::vocabulary::Vocabulary;
 
 /// What the last tag inside a value was.
@@ -64,35 +64,30 @@ impl Open {
         if self.doubt.stranger.as_ref().is_some_and(|(name, _)| tag.closes(name)) {
             return Role::StrangerClose;
         }
-        match &self.form {
-            Form::Invoke(_) if tag.opens(&self.call_close) => Role::CallOpen,
-            Form::Invoke(_) if self.form.argument(tag).is_some() => Role::ArgumentOpen,
-            Form::Invoke(_) => Role::Content,
-            Form::Cline if vocabulary.declares(self.tool, tag.name) && self.tool.is_some() => {
-                if tag.close {
-                    Role::OtherClose
-                } else {
-                    Role::ArgumentOpen
-                }
-            }
-            Form::Cline if !tag.close && (tag.name == self.name || vocabulary.exact(tag.name).is_some()) => {
-                Role::CallOpen
-            }
-            Form::Cline => Role::Content,
+        if !self.form.own_calls() && tag.opens(&self.call_close) {
+            return Role::CallOpen;
         }
+        if !self.form.own_arguments() {
+            return if self.form.argument(tag).is_some() { Role::ArgumentOpen } else { Role::Content };
+        }
+        if self.tool.is_some() && vocabulary.declares(self.tool, tag.name) {
+            return if tag.close { Role::OtherClose } else { Role::ArgumentOpen };
+        }
+        let tool = self.form.own_calls() && (tag.name == self.name || vocabulary.exact(tag.name).is_some());
+        if tool && !tag.close { Role::CallOpen } else { Role::Content }
     }
 
     pub(super) fn interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> Interest {
-        if name == self.value.close || name == self.call_close {
-            return if close || self.form == Form::Cline { Interest::Plain } else { Interest::Any };
+        if alike(name, &self.value.close) || alike(name, &self.call_close) {
+            return if close || self.form.own_calls() { Interest::Plain } else { Interest::Any };
+        }
+        if self.form.is_key(name) {
+            return Interest::Plain;
         }
         let stranger = self.doubt.stranger.as_ref().is_some_and(|(stranger, _)| close && name == stranger);
-        let known = match &self.form {
-            Form::Cline => {
-                (self.tool.is_some() && vocabulary.declares(self.tool, name)) || vocabulary.exact(name).is_some()
-            }
-            Form::Invoke(_) => false,
-        };
+        let declared = || self.tool.is_some() && vocabulary.declares(self.tool, name);
+        let tool = || self.form.own_calls() && vocabulary.exact(name).is_some();
+        let known = self.form.own_arguments() && (declared() || tool());
         if stranger || known { Interest::Plain } else { Interest::None }
     }
 

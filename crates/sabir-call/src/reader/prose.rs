@@ -6,6 +6,8 @@
 //!
 //! One byte at a time, bounded state: where the chunks are cut cannot matter.
 
+use super::vocabulary::Triggers;
+
 /// Where in the prose we are.
 #[derive(Debug, Clone)]
 pub(crate) struct Prose {
@@ -74,8 +76,8 @@ impl Default for Prose {
 }
 
 impl Prose {
-    /// Whether a tag at this place is only mentioned.
-    pub(crate) fn mentions(&self) -> bool {
+    /// Why markup at this place is only mentioned; `None`: it is not.
+    pub(crate) fn mention(&self) -> Option<&'static str> {
         let indented = self.line == Line::Start && self.indent >= 4 && self.after_blank;
         // A run that has just ended has not been weighed yet: an open run that equals the open code closes it.
         let code = match (self.code, self.run) {
@@ -83,12 +85,19 @@ impl Prose {
             (None, _) => true,
             (Some(open), run) => open != run,
         };
-        self.fence.is_some()
-            || self.comment
-            || code
-            || indented
-            || matches!(self.line, Line::Quote | Line::Code | Line::Info)
-            || self.quoted()
+        if self.fence.is_some() || self.line == Line::Info {
+            Some("in a code fence")
+        } else if self.comment {
+            Some("in an HTML comment")
+        } else if code {
+            Some("in inline code")
+        } else if indented || self.line == Line::Code {
+            Some("in indented code")
+        } else if self.line == Line::Quote {
+            Some("in a block quote")
+        } else {
+            self.quoted().then_some("behind a quotation mark")
+        }
     }
 
     /// Whether only white space precedes on this line.
@@ -112,12 +121,12 @@ impl Prose {
         last
     }
 
-    /// Reads on to the next `<` of `text` or to its end, and returns how many bytes that was.
-    pub(crate) fn skip(&mut self, text: &str) -> usize {
+    /// Reads on to the next trigger of `text` or to its end, and returns how many bytes that was.
+    pub(crate) fn skip(&mut self, text: &str, triggers: Triggers) -> usize {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if byte == b'<' {
+            if triggers.stop(byte, self.previous(), self.at_line_start()) {
                 return at;
             }
             self.byte(byte);
@@ -128,7 +137,7 @@ impl Prose {
                 && !self.comment
                 && !matches!(byte, b'!' | b'-')
             {
-                at = self.leap(bytes, at);
+                at = self.leap(bytes, at, triggers);
             }
         }
         at
@@ -147,11 +156,15 @@ impl Prose {
         *self = Self { line: Line::Inside, after_blank: false, last: *b"  >", read, solid, ..Self::default() };
     }
 
-    /// Inside a line nothing matters but `<`, backticks, backslashes and the line's end.
-    fn leap(&mut self, bytes: &[u8], from: usize) -> usize {
+    /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
+    fn leap(&mut self, bytes: &[u8], from: usize, triggers: Triggers) -> usize {
         let rest = bytes.get(from..).unwrap_or_default();
-        let stop = memchr::memchr3(b'<', b'`', b'\n', rest).unwrap_or(rest.len());
-        let stop = memchr::memchr(b'\\', rest.get(..stop).unwrap_or_default()).unwrap_or(stop);
+        let mut before = self.previous();
+        let matters = |byte: &u8| {
+            let before = std::mem::replace(&mut before, *byte);
+            matches!(byte, b'`' | b'\n' | b'\\') || triggers.stop(*byte, before, false)
+        };
+        let stop = rest.iter().position(matters).unwrap_or(rest.len());
         for &byte in rest.get(stop.saturating_sub(3)..stop).unwrap_or_default() {
             self.remember(byte);
         }
@@ -298,6 +311,9 @@ impl Prose {
 #[cfg(test)]
 mod tests {
     use super::Prose;
+    use crate::ToolSet;
+    use crate::dialect::Selection;
+    use crate::reader::vocabulary::Vocabulary;
 
     /// For each `<` of the text: `m` where it is a mention, `c` where it would be a call.
     fn places(text: &str) -> String {
@@ -305,18 +321,19 @@ mod tests {
         let mut found = String::new();
         for byte in text.bytes() {
             if byte == b'<' {
-                found.push(if prose.mentions() { 'm' } else { 'c' });
+                found.push(if prose.mention().is_some() { 'm' } else { 'c' });
             }
             prose.byte(byte);
         }
         let mut skipping = Prose::default();
+        let triggers = Vocabulary::new(Selection::AUTO, &ToolSet::default()).triggers;
         let (mut again, mut at) = (String::new(), 0);
         loop {
-            at += skipping.skip(text.get(at..).unwrap_or_default());
+            at += skipping.skip(text.get(at..).unwrap_or_default(), triggers);
             if at == text.len() {
                 break;
             }
-            again.push(if skipping.mentions() { 'm' } else { 'c' });
+            again.push(if skipping.mention().is_some() { 'm' } else { 'c' });
             skipping.byte(b'<');
             at += 1;
         }

@@ -1,9 +1,11 @@
-//! Tags: the one lexer under all dialects that spell calls with angle brackets.
+//! Tags: the lexers under all dialects that spell calls with tags.
 //!
 //! Supported: `<name>`, `</name>`, `<name attributes>`, `<name/>`. A name is letters, digits, `_ - . :` and anything
 //! outside ASCII. Unsupported, and so plain text: comments, `<!…>`, a space before the name, `<` inside a tag.
 //!
 //! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may carry a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
+
+use crate::dialect::grammar::Notation;
 
 /// The longest tag, in bytes.
 pub(crate) const TAG_CAP: usize = 256;
@@ -36,6 +38,8 @@ pub(crate) struct Tag<'w> {
     pub(crate) empty: bool,
     /// Length of the whole tag in bytes.
     pub(crate) len: usize,
+    /// The tag says that its value is JSON.
+    pub(crate) json: bool,
 }
 
 /// How much of a tag matters, by its name.
@@ -57,22 +61,36 @@ impl<'w> Tag<'w> {
         self.attributes.is_empty() && !self.empty
     }
 
-    /// `<name>` of exactly that name.
+    /// `<name>` of that name.
     pub(crate) fn opens(&self, name: &str) -> bool {
-        !self.close && self.name == name
+        !self.close && alike(self.name, name)
     }
 
-    /// `</name>` of exactly that name.
+    /// `</name>` of that name.
     pub(crate) fn closes(&self, name: &str) -> bool {
-        self.close && self.name == name
+        self.close && alike(self.name, name)
     }
 
-    /// The name without a prefix such as `antml:`, and that prefix with its colon.
+    /// The name without its prefix, behind that prefix.
     pub(crate) fn split_name(&self) -> (&'w str, &'w str) {
-        match self.name.rfind(':').and_then(|at| self.name.split_at_checked(at + 1)) {
-            Some((prefix, base)) => (prefix, base),
-            None => ("", self.name),
-        }
+        split_name(self.name)
+    }
+
+    /// The same tag behind so many bytes of marker.
+    fn behind(self, marker: usize) -> Self {
+        Self { attributes_at: self.attributes_at + marker, len: self.len + marker, ..self }
+    }
+
+    /// The name behind an equals sign right after the tag's name (`<function=f>`), after its place in the tag.
+    pub(crate) fn equals(&self) -> Option<(usize, &'w str)> {
+        let value = self.attributes.strip_prefix('=')?.trim_start();
+        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let at = self.attributes_at + self.attributes.len() - value.len() + usize::from(quote.is_some());
+        let value = match quote {
+            Some(quote) => value.get(1..)?.split(quote).next()?,
+            None => value.split(char::is_whitespace).next()?,
+        };
+        Some((at, value))
     }
 
     /// The value of an attribute: `key="v"`, `key='v'` or `key=v`, blanks around `=` allowed.
@@ -106,6 +124,124 @@ impl<'w> Tag<'w> {
     }
 }
 
+/// A prefix up to its last colon or sentinel bar (`｜DSML｜`), and the name behind it.
+pub(crate) fn split_name(name: &str) -> (&str, &str) {
+    let end = name.char_indices().rfind(|(_, c)| *c == ':' || is_bar(*c)).map_or(0, |(at, c)| at + c.len_utf8());
+    let (prefix, base) = name.split_at_checked(end).unwrap_or(("", name));
+    (prefix, base.trim_start_matches(' '))
+}
+
+/// Whether two names are the same. The bars of a sentinel leak in several shapes and with blanks behind them; they all count
+/// as one.
+pub(crate) fn alike(one: &str, other: &str) -> bool {
+    if one == other {
+        return true;
+    }
+    if !one.contains(is_bar) || !other.contains(is_bar) {
+        return false;
+    }
+    let letters = |name: &str| -> Vec<char> {
+        let plain = name.chars().filter(|c| *c != ' ').map(|c| if is_bar(c) { '|' } else { c });
+        let mut letters: Vec<char> = plain.collect();
+        letters.dedup_by(|next, before| *next == '|' && *before == '|');
+        letters
+    };
+    letters(one) == letters(other)
+}
+
+fn is_bar(c: char) -> bool {
+    matches!(c, '|' | '｜' | '‖')
+}
+
+/// Lexes the tag at the start of `window` in a notation.
+pub(crate) fn lex_in<'w>(
+    notation: Notation,
+    window: &'w str,
+    last: bool,
+    interest: impl FnOnce(&str, bool) -> Interest,
+) -> Lexed<'w> {
+    match notation {
+        Notation::Angle => lex(window, last, interest),
+        Notation::Marked(marker) => match window.strip_prefix(marker) {
+            Some(rest) if rest.starts_with('<') => match lex(rest, last, interest) {
+                Lexed::Tag(tag) => Lexed::Tag(tag.behind(marker.len())),
+                lexed => lexed,
+            },
+            Some("") if !last => Lexed::Partial,
+            None if !last && marker.starts_with(window) => Lexed::Partial,
+            _ => Lexed::No,
+        },
+        Notation::Delimited { open, close, end } => lex_delimited(window, last, [open, close, end], interest),
+    }
+}
+
+fn lex_delimited<'w>(
+    window: &'w str,
+    last: bool,
+    [open, close, end]: [&str; 3],
+    interest: impl FnOnce(&str, bool) -> Interest,
+) -> Lexed<'w> {
+    let (marker, closes) = if window.starts_with(open) {
+        (open, false)
+    } else if window.starts_with(close) {
+        (close, true)
+    } else {
+        let partial = !last && (open.starts_with(window) || close.starts_with(window));
+        return if partial { Lexed::Partial } else { Lexed::No };
+    };
+    let inside = window.get(marker.len()..).unwrap_or_default();
+    let mut cap = inside.len().min(TAG_CAP);
+    while !inside.is_char_boundary(cap) {
+        cap -= 1;
+    }
+    let Some(length) = inside.get(..cap).and_then(|inside| inside.find(end)) else {
+        return if last || inside.len() >= TAG_CAP { Lexed::No } else { Lexed::Partial };
+    };
+    let text = inside.get(..length).unwrap_or_default();
+    let name_end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let (name, attributes) = text.split_at_checked(name_end).unwrap_or((text, ""));
+    if name.is_empty() || interest(name, closes) == Interest::None {
+        return Lexed::No;
+    }
+    let attributes_at = marker.len() + name_end + attributes.len() - attributes.trim_start().len();
+    let len = marker.len() + length + end.len();
+    Lexed::Tag(Tag { close: closes, name, attributes: attributes.trim(), attributes_at, empty: false, len, json: false })
+}
+
+/// Lexes the key and the opening tag of the value behind it as one tag: its name is the key's tag, its attributes are the key.
+pub(crate) fn lex_key<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2]) -> Lexed<'w> {
+    let partial = if last || window.len() >= 2 * TAG_CAP { Lexed::No } else { Lexed::Partial };
+    let Lexed::Tag(open) = lex(window, last, |name, close| only(name == key && !close)) else { return Lexed::No };
+    let rest = window.get(open.len..).unwrap_or_default();
+    let Some(length) = rest.find('<') else { return if rest.len() > TAG_CAP { Lexed::No } else { partial } };
+    let name = rest.get(..length).unwrap_or_default();
+    let behind = rest.get(length..).unwrap_or_default();
+    let close = match lex(behind, last, |name, close| only(name == key && close)) {
+        Lexed::Tag(tag) => tag,
+        lexed => return lexed,
+    };
+    let behind = behind.get(close.len..).unwrap_or_default();
+    let blank = behind.len() - behind.trim_ascii_start().len();
+    if blank > TAG_CAP {
+        return Lexed::No;
+    }
+    let opening = behind.trim_ascii_start();
+    if opening.is_empty() {
+        return partial;
+    }
+    let value = match lex(opening, last, |name, close| if name == value && !close { Interest::Any } else { Interest::None }) {
+        Lexed::Tag(tag) => tag,
+        lexed => return lexed,
+    };
+    let len = open.len + length + close.len + blank + value.len;
+    let json = value.attribute("encoding") == Some("json");
+    Lexed::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
+}
+
+fn only(wanted: bool) -> Interest {
+    if wanted { Interest::Plain } else { Interest::None }
+}
+
 /// Lexes the tag at the start of `window`, which begins with `<`.
 ///
 /// `interest` is asked as soon as the name is whole, so that a tag which does not matter is never waited for. With
@@ -115,15 +251,14 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
     let bytes = window.as_bytes();
     let close = bytes.get(1) == Some(&b'/');
     let start = 1 + usize::from(close);
-    let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':') || !b.is_ascii();
-    let length = bytes.iter().skip(start).take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
+    let length = name_length(bytes.get(start..).unwrap_or_default());
     let end = start + length;
     if length > NAME_CAP {
         return Lexed::No;
     }
     let Some(after) = bytes.get(end) else { return partial(window.len()) };
     // Most of what begins with `<` in code is no tag at all: that must be seen before anything is compared.
-    if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"') {
+    if length == 0 || !matches!(after, b'>' | b' ' | b'\t' | b'\n' | b'\r' | b'/' | b'"' | b'=') {
         return Lexed::No;
     }
     let name = window.get(start..end).unwrap_or_default();
@@ -132,7 +267,7 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
         return Lexed::No;
     }
     if *after == b'>' {
-        return Lexed::Tag(Tag { close, name, attributes: "", attributes_at: end, empty: false, len: end + 1 });
+        return Lexed::Tag(Tag { close, name, attributes: "", attributes_at: end, empty: false, len: end + 1, json: false });
     }
     if interest == Interest::Plain {
         return Lexed::No;
@@ -146,12 +281,26 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
                 let attributes_at = end + text.len() - text.trim_start().len();
                 let text = text.trim();
                 let (attributes, empty) = text.strip_suffix('/').map_or((text, false), |text| (text.trim_end(), true));
-                return Lexed::Tag(Tag { close, name, attributes, attributes_at, empty, len: end + offset + 1 });
+                let len = end + offset + 1;
+                return Lexed::Tag(Tag { close, name, attributes, attributes_at, empty, len, json: false });
             }
             _ => {}
         }
     }
     partial(window.len())
+}
+
+/// Length of the name at the start. Behind the bar of a sentinel a blank may leak into it.
+fn name_length(bytes: &[u8]) -> usize {
+    let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
+    let length = bytes.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
+    let name = bytes.get(..length).unwrap_or_default();
+    let sentinel = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()].iter().any(|bar| name.len() > bar.len() && name.ends_with(bar));
+    if !sentinel || bytes.get(length) != Some(&b' ') {
+        return length;
+    }
+    let rest = bytes.get(length + 1..).unwrap_or_default();
+    length + 1 + rest.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count()
 }
 
 #[cfg(test)]

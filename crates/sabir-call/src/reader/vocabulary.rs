@@ -1,22 +1,31 @@
-//! Which names mean something to the reader: the tools on offer, their arguments, and the tags of the dialects.
+//! Which names and markers mean something to the reader: the tools on offer, their arguments, and the dialects' own.
 
-use crate::dialect::Selection;
+use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, NameIn, Notation, PythonCalls, Tagged, Tags};
+use crate::dialect::{Dialect, Selection, dialects};
 use crate::tool::{ToolSet, nearest};
 
-use super::tag::Interest;
+use super::tag::{Interest, alike, split_name};
 
 /// Tags whose content is a thought.
 pub(crate) const THOUGHTS: [&str; 2] = ["thinking", "think"];
-/// The tags of the invoke dialect, without prefixes.
-pub(crate) const WRAPPER: &str = "function_calls";
-pub(crate) const INVOKE: &str = "invoke";
-pub(crate) const PARAMETER: &str = "parameter";
+/// Ends a message of the harmony dialect; which of them, matters to servers alone.
+const HARMONY_ENDS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
+/// Opens a message of the harmony dialect.
+const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
-/// The names.
+/// The names and markers.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) selection: Selection,
     tools: Vec<Tool>,
+    /// Every dialect that spells calls with tags.
+    tagged: Vec<Spelling>,
+    markers: Vec<Marker>,
+    /// The dialects of JSON and of Python lists without any marker.
+    pub(crate) bare_json: Option<&'static str>,
+    pub(crate) bare_python: Option<&'static str>,
+    /// The bytes at which prose must be looked at.
+    pub(crate) triggers: Triggers,
 }
 
 /// What the parser needs to know of a tool.
@@ -24,6 +33,83 @@ pub(crate) struct Vocabulary {
 pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
+    required: Vec<String>,
+}
+
+/// A dialect of the tagged machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spelling {
+    pub(crate) dialect: &'static str,
+    pub(crate) tagged: Tagged,
+    /// It is listened for, not only recognised.
+    listened: bool,
+}
+
+/// A marker of another machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marker {
+    pub(crate) text: &'static str,
+    pub(crate) dialect: &'static str,
+    pub(crate) kind: MarkerKind,
+    pub(crate) listened: bool,
+}
+
+/// What stands behind a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkerKind {
+    Json(JsonForm),
+    Python(PythonCalls),
+    Gemma(GemmaCalls),
+    /// The header of a message of the harmony dialect.
+    Channel,
+    /// Nothing: it stands around calls.
+    Section,
+}
+
+/// Which marker stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spotted {
+    None,
+    /// The text ends inside what may be one.
+    Partial,
+    /// This one, the longest.
+    Marker(&'static str),
+}
+
+/// Sets of ASCII bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Triggers {
+    /// Anywhere.
+    anywhere: u128,
+    /// At the start of a word.
+    word: u128,
+    /// At the start of a line.
+    line: u128,
+}
+
+impl Triggers {
+    /// Whether prose must be looked at here; `before` is the byte before.
+    pub(crate) fn stop(self, byte: u8, before: u8, line_start: bool) -> bool {
+        let mut set = self.anywhere;
+        if line_start {
+            set |= self.line;
+        }
+        if byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric() {
+            set |= self.word;
+        }
+        byte < 128 && set >> byte & 1 == 1
+    }
+
+    fn add(&mut self, byte: u8) {
+        if byte < 128 {
+            let set = if byte.is_ascii_alphanumeric() { &mut self.word } else { &mut self.anywhere };
+            *set |= 1 << byte;
+        }
+    }
+
+    fn add_at_line_start(&mut self, byte: u8) {
+        self.line |= 1 << (byte & 127);
+    }
 }
 
 impl Vocabulary {
@@ -31,13 +117,136 @@ impl Vocabulary {
         let tool = |spec: &crate::ToolSpec| Tool {
             name: spec.name.clone(),
             arguments: spec.arguments().map(|argument| argument.name.to_owned()).collect(),
+            required: spec.arguments().filter(|it| it.required).map(|argument| argument.name.to_owned()).collect(),
         };
-        Self { selection, tools: tools.iter().map(tool).collect() }
+        let mut made = Self {
+            selection,
+            tools: tools.iter().map(tool).collect(),
+            tagged: Vec::new(),
+            markers: Vec::new(),
+            bare_json: None,
+            bare_python: None,
+            triggers: Triggers::default(),
+        };
+        made.triggers.add(b'<');
+        if !made.is_empty() {
+            for dialect in dialects() {
+                made.learn(dialect, selection.includes(dialect.name));
+            }
+        }
+        made
+    }
+
+    fn learn(&mut self, dialect: &'static Dialect, listened: bool) {
+        let name = dialect.name;
+        let section = |text: &'static str| (text, MarkerKind::Section);
+        let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
+        match dialect.grammar {
+            Grammar::Tagged(tagged) => {
+                self.tagged.push(Spelling { dialect: name, tagged, listened });
+                if let Notation::Marked(marker) = tagged.notation {
+                    marker.bytes().take(1).for_each(|byte| self.triggers.add(byte));
+                }
+                markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
+            }
+            Grammar::Json(table) => {
+                markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
+                markers.extend(table.forms.iter().map(|form| (form.open, MarkerKind::Json(*form))));
+                if table.bare && listened {
+                    self.bare_json = Some(name);
+                    b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                }
+            }
+            Grammar::Python(table) if table.open.is_empty() => {
+                if listened {
+                    self.bare_python = Some(name);
+                    self.triggers.add(b'[');
+                    self.triggers.add_at_line_start(b'`');
+                }
+            }
+            Grammar::Python(table) => markers.push((table.open, MarkerKind::Python(table))),
+            Grammar::Gemma(table) => markers.push((table.open, MarkerKind::Gemma(table))),
+            Grammar::Harmony => {
+                markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
+                markers.extend(HARMONY_ENDS.map(section));
+            }
+        }
+        for (text, kind) in markers {
+            text.bytes().take(1).for_each(|byte| self.triggers.add(byte));
+            self.markers.push(Marker { text, dialect: name, kind, listened });
+        }
     }
 
     /// No tool, no call.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
+    }
+
+    /// The longest marker at the start of `rest`.
+    pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
+        let first = rest.as_bytes().first();
+        let mut found: Option<&'static str> = None;
+        for Marker { text, .. } in &self.markers {
+            if text.as_bytes().first() != first {
+                continue;
+            }
+            if rest.starts_with(text) {
+                found = found.filter(|known| known.len() >= text.len()).or(Some(text));
+            } else if !last && rest.len() < text.len() && text.starts_with(rest) {
+                return Spotted::Partial;
+            }
+        }
+        found.map_or(Spotted::None, Spotted::Marker)
+    }
+
+    /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
+    pub(crate) fn spot_special(&self, rest: &str, last: bool) -> Spotted {
+        match self.spot(rest, last) {
+            Spotted::Marker(text) if !is_special(text) || self.meanings(text).next().is_none() => Spotted::None,
+            spotted => spotted,
+        }
+    }
+
+    /// All that this marker may mean, in the dialects that are listened for.
+    pub(crate) fn meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v Marker> {
+        self.markers.iter().filter(move |marker| marker.listened && marker.text == text)
+    }
+
+    /// The first dialect that has this marker, listened for or not.
+    pub(crate) fn owner(&self, text: &str) -> Option<&'static str> {
+        self.markers.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
+    }
+
+    /// The dialect in which tools and arguments are tags of their own names.
+    pub(crate) fn own(&self) -> Option<Spelling> {
+        self.spellings().find(|spelling| spelling.tagged.tags == Tags::Own)
+    }
+
+    /// The dialects of the tagged machine that are listened for.
+    pub(crate) fn spellings(&self) -> impl Iterator<Item = Spelling> {
+        self.tagged.iter().copied().filter(|spelling| spelling.listened)
+    }
+
+    /// The spelling whose wrapper has this name, written in this notation.
+    pub(crate) fn wrapper(&self, name: &str, notation: Notation) -> Option<Spelling> {
+        self.spellings().find(|spelling| spelling.tagged.notation == notation && spelling.tagged.wraps(name))
+    }
+
+    /// The spelling in which a tag of this name opens a call; one that has this wrapper is preferred, then one whose
+    /// prefix it is.
+    pub(crate) fn call(&self, name: &str, notation: Notation, wrapper: Option<&str>) -> Option<Spelling> {
+        best(self.spellings(), name, notation, wrapper)
+    }
+
+    /// A dialect that is not listened for, but has such a tag.
+    pub(crate) fn unheard(&self, name: &str) -> Option<&'static str> {
+        let others = self.tagged.iter().copied().filter(|spelling| !spelling.listened);
+        best(others, name, Notation::Angle, None).map(|spelling| spelling.dialect)
+    }
+
+    /// The spelling in which a call is a tag of this name with the tool's name behind it.
+    pub(crate) fn keyed(&self, name: &str) -> Option<Spelling> {
+        self.spellings().find(|spelling| matches!(spelling.tagged.tags, Tags::Keyed { call, .. } if call == name))
     }
 
     /// The position of a tool: by its exact name, or else the only one that differs in case alone.
@@ -82,23 +291,64 @@ impl Vocabulary {
         self.tools.iter().any(|tool| tool.arguments.iter().any(|name| name == argument))
     }
 
-    /// How much a tag matters inside a thought: only to notice that a call was mentioned.
+    /// How much a tag matters inside a thought: to notice that a call was mentioned, or made in special tokens.
     pub(crate) fn interest_in_thought(&self, name: &str) -> Interest {
-        if self.exact(name).is_some() || is_invoke_tag(name) { Interest::Any } else { Interest::None }
+        let named = || self.call(name, Notation::Angle, None).or_else(|| self.wrapper(name, Notation::Angle)).is_some();
+        if self.exact(name).is_some() || named() { Interest::Any } else { Interest::None }
     }
 }
 
-/// A name without its prefix (`antml:`).
-pub(crate) fn base(name: &str) -> &str {
-    name.rsplit(':').next().unwrap_or(name)
+impl Tool {
+    /// Whether these are all arguments that the tool requires.
+    pub(crate) fn satisfied<'n>(&self, given: impl Iterator<Item = &'n str> + Clone) -> bool {
+        self.required.iter().all(|name| given.clone().any(|given| given == name))
+    }
 }
 
-/// Whether the tag is the wrapper around calls; MiniMax has a name of its own for it.
-pub(crate) fn is_wrapper(name: &str) -> bool {
-    base(name) == WRAPPER || name == "minimax:tool_call"
+impl Spelling {
+    /// The marker that closes a call whose tag names the tool and whose arguments are JSON, where there are such calls.
+    pub(crate) fn json_close(&self) -> Option<&'static str> {
+        match self.tagged.tags {
+            Tags::Fixed { call: "function", call_name: NameIn::Equals, .. } => Some("</function>"),
+            _ => None,
+        }
+    }
 }
 
-/// Whether the tag opens something in the invoke dialect.
-pub(crate) fn is_invoke_tag(name: &str) -> bool {
-    base(name) == INVOKE || is_wrapper(name)
+impl Tagged {
+    /// Whether a tag of this name stands around calls.
+    pub(crate) fn wraps(&self, name: &str) -> bool {
+        let (prefix, base) = split_name(name);
+        self.wrappers.iter().any(|wrapper| *wrapper == name || (*wrapper == base && self.has_prefix(prefix)))
+    }
+
+    /// Whether tags may begin so.
+    fn has_prefix(&self, prefix: &str) -> bool {
+        self.prefixes.iter().any(|known| alike(known, prefix) || (*known == ":" && prefix.ends_with(':')))
+    }
+}
+
+/// Whether a marker is made of special tokens.
+pub(crate) fn is_special(marker: &str) -> bool {
+    marker.contains(['|', '｜']) || marker.starts_with('[')
+}
+
+/// How well the tag's name fits a spelling decides between several.
+fn best(
+    spellings: impl Iterator<Item = Spelling>,
+    name: &str,
+    notation: Notation,
+    wrapper: Option<&str>,
+) -> Option<Spelling> {
+    let (prefix, base) = split_name(name);
+    let fits = |spelling: &Spelling| {
+        let call = matches!(spelling.tagged.tags, Tags::Fixed { call, .. } if call == base);
+        call && spelling.tagged.notation == notation && spelling.tagged.has_prefix(prefix)
+    };
+    let rank = |spelling: &Spelling| {
+        let wrapped = wrapper.is_some_and(|wrapper| spelling.tagged.wraps(wrapper));
+        let exact = spelling.tagged.prefixes.iter().any(|known| alike(known, prefix));
+        (!wrapped, !exact)
+    };
+    spellings.filter(fits).min_by_key(rank)
 }

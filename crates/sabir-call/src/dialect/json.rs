@@ -1,0 +1,191 @@
+//! Rows of the payload machine: JSON between markers, with the name inside or before it.
+
+use super::Dialect;
+use super::grammar::{Grammar, Head, JsonCalls, JsonForm};
+
+/// The keys of most dialects.
+const KEYS: (&str, &str, Option<&str>) = ("name", "arguments", None);
+const LESSON: &str = "Write a call as JSON with the tool's name and its arguments, between the markers.";
+
+pub(super) const ROWS: &[Dialect] = &[
+    Dialect {
+        name: "hermes",
+        aliases: &["qwen", "qwen25", "qwen3"],
+        summary: "A JSON object with name and arguments in a <tool_call> block (Hermes, Qwen 2.5 and 3).",
+        spec: include_str!("../specs/hermes.md"),
+        grammar: json(JsonCalls { forms: &[named("<tool_call>", "</tool_call>")], ..PLAIN }),
+        lesson: "Write each call as a JSON object with the tool's `name` and its `arguments`, in a `tool_call` block of its own.",
+    },
+    Dialect {
+        name: "kimi",
+        aliases: &["kimi_k2"],
+        summary: "functions.NAME:INDEX and JSON arguments between special tokens (Kimi K2).",
+        spec: include_str!("../specs/kimi.md"),
+        grammar: json(JsonCalls {
+            section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
+            forms: &[JsonForm {
+                open: "<|tool_call_begin|>",
+                head: Some(Head { end: "<|tool_call_argument_begin|>", prefix: "functions.", id: Some(":"), fenced: false }),
+                close: "<|tool_call_end|>",
+                stop: false,
+            }],
+            ..PLAIN
+        }),
+        lesson: "Write calls in one section between the markers: for each call `functions.`, the tool's name, `:` and the \
+call's number from 0, then the arguments as a JSON object.",
+    },
+    Dialect {
+        name: "deepseek",
+        aliases: &["deepseek_v3", "deepseek_v31", "deepseek_r1"],
+        summary: "A name and JSON arguments between special tokens (DeepSeek V3, R1 and V3.1).",
+        spec: include_str!("../specs/deepseek.md"),
+        grammar: json(JsonCalls {
+            section: Some(("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")),
+            forms: &[
+                JsonForm {
+                    open: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+                    head: Some(Head { end: "\n", prefix: "", id: None, fenced: true }),
+                    close: "<｜tool▁call▁end｜>",
+                    stop: false,
+                },
+                JsonForm {
+                    open: "<｜tool▁call▁begin｜>",
+                    head: Some(Head { end: "<｜tool▁sep｜>", prefix: "", id: None, fenced: false }),
+                    close: "<｜tool▁call▁end｜>",
+                    stop: false,
+                },
+            ],
+            ..PLAIN
+        }),
+        lesson: "Write calls in one section between the markers: for each call the tool's name, then the arguments as a JSON \
+object in a fence.",
+    },
+    Dialect {
+        name: "mistral",
+        aliases: &[],
+        summary: "[TOOL_CALLS] before a JSON array of calls, or before NAME[ARGS] and JSON arguments (Mistral).",
+        spec: include_str!("../specs/mistral.md"),
+        grammar: json(JsonCalls {
+            forms: &[
+                named("[TOOL_CALLS]", ""),
+                JsonForm {
+                    open: "[TOOL_CALLS]",
+                    head: Some(Head { end: "[ARGS]", prefix: "", id: Some("[CALL_ID]"), fenced: false }),
+                    close: "",
+                    stop: false,
+                },
+            ],
+            list: true,
+            ..PLAIN
+        }),
+        lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
+and its `arguments`.",
+    },
+    Dialect {
+        name: "llama",
+        aliases: &["llama3", "llama3_json"],
+        summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
+        spec: include_str!("../specs/llama.md"),
+        grammar: json(JsonCalls {
+            forms: &[named("<|python_tag|>", "")],
+            keys: ("name", "parameters", None),
+            bare: true,
+            ..PLAIN
+        }),
+        lesson: "Write a call as a JSON object with the tool's `name` and its `parameters` behind the marker; several are \
+separated by `; `.",
+    },
+    Dialect {
+        name: "granite",
+        aliases: &[],
+        summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
+        spec: include_str!("../specs/granite.md"),
+        grammar: json(JsonCalls { forms: &[named("<|tool_call|>", "")], list: true, ..PLAIN }),
+        lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
+and its `arguments`.",
+    },
+    Dialect {
+        name: "granite_20b",
+        aliases: &["granite_20b_fc"],
+        summary: "<function_call> before each JSON object with name and arguments (Granite 20B).",
+        spec: include_str!("../specs/granite_20b.md"),
+        grammar: json(JsonCalls { forms: &[named("<function_call>", "")], ..PLAIN }),
+        lesson: "Write each call as a JSON object with the tool's `name` and its `arguments` behind the marker.",
+    },
+    Dialect {
+        name: "phi",
+        aliases: &["phi4_mini", "phi4_mini_json"],
+        summary: "A JSON array of calls right behind the word functools (Phi 4 mini).",
+        spec: include_str!("../specs/phi.md"),
+        grammar: json(JsonCalls { forms: &[named("functools", "")], list: true, ..PLAIN }),
+        lesson: "Write all calls of a message as one JSON array right behind the word `functools`: for each an object with the \
+tool's `name` and its `arguments`.",
+    },
+    Dialect {
+        name: "cohere",
+        aliases: &["command_r", "command_a"],
+        summary: "A JSON array of tool_call_id, tool_name and parameters between special tokens (Command R7B and A).",
+        spec: include_str!("../specs/cohere.md"),
+        grammar: json(JsonCalls {
+            forms: &[named("<|START_ACTION|>", "<|END_ACTION|>")],
+            keys: ("tool_name", "parameters", Some("tool_call_id")),
+            list: true,
+            ..PLAIN
+        }),
+        lesson: "Write all calls of a message as one JSON array between the markers: for each an object with a `tool_call_id` \
+(\"0\", \"1\", …), the `tool_name` and its `parameters`.",
+    },
+    Dialect {
+        name: "jamba",
+        aliases: &[],
+        summary: "A JSON array of calls in a <tool_calls> block (Jamba).",
+        spec: include_str!("../specs/jamba.md"),
+        grammar: json(JsonCalls { forms: &[named("<tool_calls>", "</tool_calls>")], list: true, ..PLAIN }),
+        lesson: LESSON,
+    },
+    Dialect {
+        name: "deci",
+        aliases: &["nemotron_deci"],
+        summary: "A JSON array of calls in a <TOOLCALL> block (Nemotron, DeciLM).",
+        spec: include_str!("../specs/deci.md"),
+        grammar: json(JsonCalls { forms: &[named("<TOOLCALL>", "</TOOLCALL>")], list: true, ..PLAIN }),
+        lesson: LESSON,
+    },
+    Dialect {
+        name: "json",
+        aliases: &["xlam", "fenced_json", "bare_json"],
+        summary: "A JSON object or array of calls at the end of a message, bare or in a fence (xLAM, and models without a form).",
+        spec: include_str!("../specs/json.md"),
+        grammar: json(JsonCalls { list: true, bare: true, ..PLAIN }),
+        lesson: "Write all calls of a message as one JSON array at its end: for each an object with the tool's `name` and its \
+`arguments`. Nothing may follow it.",
+    },
+    Dialect {
+        name: "react",
+        aliases: &[],
+        summary: "Action: NAME, then Action Input: and JSON arguments (ReAct prompts).",
+        spec: include_str!("../specs/react.md"),
+        grammar: json(JsonCalls {
+            forms: &[JsonForm {
+                open: "Action:",
+                head: Some(Head { end: "Action Input:", prefix: "", id: None, fenced: false }),
+                close: "",
+                stop: false,
+            }],
+            ..PLAIN
+        }),
+        lesson: "Write a call on lines of its own: `Action:` and the tool's name, then `Action Input:` and the arguments as a \
+JSON object.",
+    },
+];
+
+const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, bare: false };
+
+const fn json(calls: JsonCalls) -> Grammar {
+    Grammar::Json(calls)
+}
+
+/// The name is in the JSON.
+const fn named(open: &'static str, close: &'static str) -> JsonForm {
+    JsonForm { open, head: None, close, stop: false }
+}

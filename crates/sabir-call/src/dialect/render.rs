@@ -1,0 +1,124 @@
+//! Rendering: calls to text, the reverse of reading.
+
+mod json;
+mod tags;
+
+use serde_json::{Map, Value};
+
+use super::Dialect;
+use super::grammar::{GemmaCalls, Grammar, JsonCalls, JsonForm, PythonCalls, Tagged};
+use crate::tool::ToolSet;
+
+/// A call's name and arguments.
+type Pair<'c> = (&'c str, &'c Map<String, Value>);
+
+/// A run of calls with everything around it.
+pub(super) fn calls(dialect: &Dialect, calls: &[Pair<'_>], tools: &ToolSet) -> String {
+    if let Grammar::Tagged(tagged) = dialect.grammar {
+        let calls: Vec<_> = calls
+            .iter()
+            .enumerate()
+            .map(|(at, (name, arguments))| tags::call(dialect, &tagged, (at, name), arguments, tools))
+            .collect();
+        return tags::wrap(&tagged, &calls);
+    }
+    free(dialect, calls)
+}
+
+/// One call without a wrapper around a run of calls.
+pub(super) fn call(dialect: &Dialect, name: &str, arguments: &Map<String, Value>, tools: &ToolSet) -> String {
+    match dialect.grammar {
+        Grammar::Tagged(tagged) => tags::call(dialect, &tagged, (0, name), arguments, tools),
+        _ => free(dialect, &[(name, arguments)]),
+    }
+}
+
+/// A call as an example: values as simple as the dialect allows, without proof that it reads back.
+pub(super) fn example(dialect: &Dialect, name: &str, arguments: &Map<String, Value>) -> String {
+    match dialect.grammar {
+        Grammar::Tagged(tagged) => tags::wrap(&tagged, &[tags::example(&tagged, name, arguments)]),
+        _ => free(dialect, &[(name, arguments)]),
+    }
+}
+
+/// Dialects without tags: nothing that a value holds can end it.
+fn free(dialect: &Dialect, calls: &[Pair<'_>]) -> String {
+    match dialect.grammar {
+        Grammar::Tagged(_) => String::new(),
+        Grammar::Json(table) => json_calls(&table, calls),
+        Grammar::Python(PythonCalls { open, close }) => {
+            format!("{open}{}{close}", super::python::render_python(calls))
+        }
+        Grammar::Gemma(GemmaCalls { open, close, quote }) => {
+            let one = |(name, arguments): &Pair<'_>| {
+                format!("{open}{}{close}", super::gemma::render_gemma(name, arguments, quote))
+            };
+            calls.iter().map(one).collect::<Vec<_>>().join("\n")
+        }
+        Grammar::Harmony => {
+            let one = |(name, arguments): &Pair<'_>| {
+                let json = json::object(arguments);
+                format!(
+                    "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{json}<|call|>"
+                )
+            };
+            calls.iter().map(one).collect()
+        }
+    }
+}
+
+fn json_calls(table: &JsonCalls, calls: &[Pair<'_>]) -> String {
+    let form = table.forms.first().copied().unwrap_or(JsonForm { open: "", head: None, close: "", stop: false });
+    let (before, behind) = table.section.unwrap_or_default();
+    if form.head.is_some() {
+        let all = calls.iter().enumerate().map(|(at, call)| headed(&form, at, call));
+        return format!("{before}{}{behind}", all.collect::<Vec<_>>().join(if table.section.is_some() { "" } else { "\n" }));
+    }
+    let objects: Vec<_> = calls.iter().enumerate().map(|(at, call)| json::named(table, at, call)).collect();
+    let JsonForm { open, close, .. } = form;
+    if table.list {
+        return format!("{before}{open}[{}]{close}{behind}", objects.join(", "));
+    }
+    if close.is_empty() && table.bare {
+        return format!("{before}{open}{}{behind}", objects.join("; "));
+    }
+    let lines = if close.is_empty() { (" ", "") } else { ("\n", "\n") };
+    let all: Vec<_> = objects.iter().map(|object| format!("{open}{}{object}{}{close}", lines.0, lines.1)).collect();
+    format!("{before}{}{behind}", all.join("\n"))
+}
+
+/// A name before the JSON of its arguments.
+fn headed(form: &JsonForm, at: usize, (name, arguments): &Pair<'_>) -> String {
+    let Some(head) = form.head else { return String::new() };
+    let id = if head.id == Some(":") { format!(":{at}") } else { String::new() };
+    let json = json::object(arguments);
+    let json = if head.fenced { format!("```json\n{json}\n```") } else { json };
+    // Words need white space around them, markers do not.
+    let spaced = form.open.ends_with(':');
+    let (gap, feed) = if spaced { (" ", "\n") } else { ("", "") };
+    format!("{}{gap}{}{name}{id}{feed}{}{gap}{json}{}", form.open, head.prefix, head.end, form.close)
+}
+
+impl Tagged {
+    /// How a tag of that name opens, with the attributes as they stand.
+    fn open(&self, name: &str, attributes: &str) -> String {
+        use super::grammar::Notation;
+        let prefix = self.prefixes.first().copied().unwrap_or_default();
+        match self.notation {
+            Notation::Angle => format!("<{prefix}{name}{attributes}>"),
+            Notation::Marked(marker) => format!("{marker}<{prefix}{name}{attributes}>"),
+            Notation::Delimited { open, end, .. } => format!("{open}{prefix}{name}{attributes}{end}"),
+        }
+    }
+
+    /// How a tag of that name closes.
+    fn close(&self, name: &str) -> String {
+        use super::grammar::Notation;
+        let prefix = self.prefixes.first().copied().unwrap_or_default();
+        match self.notation {
+            Notation::Angle => format!("</{prefix}{name}>"),
+            Notation::Marked(marker) => format!("{marker}</{prefix}{name}>"),
+            Notation::Delimited { close, end, .. } => format!("{close}{prefix}{name}{end}"),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! JSON as models write it: with a blank behind `:` and `,`, as Python's `json.dumps` does.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::Pair;
+use crate::dialect::grammar::JsonCalls;
+
+/// An object as JSON text.
+pub(super) fn object(map: &Map<String, Value>) -> String {
+    let mut bytes = Vec::new();
+    // Writing JSON values to memory cannot fail.
+    let _ = map.serialize(&mut Serializer::with_formatter(&mut bytes, Spaced));
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// A call with its name inside.
+pub(super) fn named(table: &JsonCalls, at: usize, (name, arguments): &Pair<'_>) -> String {
+    let (name_key, arguments_key, id_key) = table.keys;
+    let mut call = Map::new();
+    if let Some(key) = id_key {
+        call.insert(key.to_owned(), json!(at.to_string()));
+    }
+    call.insert(name_key.to_owned(), json!(name));
+    call.insert(arguments_key.to_owned(), Value::Object((*arguments).clone()));
+    object(&call)
+}
+
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        writer.write_all(if first { b"" } else { b", " })
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        writer.write_all(b": ")
+    }
+}

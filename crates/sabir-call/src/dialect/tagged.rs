@@ -1,0 +1,170 @@
+//! Rows of the tagged machine: the tool's name in a tag, each argument in a tag.
+
+use super::grammar::{Grammar, NameIn, Notation, Tagged, Tags};
+use super::{CLINE, Dialect, INVOKE};
+
+/// `invoke` tags with `parameter` tags, however they are prefixed.
+const INVOKE_TAGS: Tags = Tags::Fixed {
+    call: "invoke",
+    argument: "parameter",
+    call_name: NameIn::Attribute("name"),
+    argument_name: NameIn::Attribute("name"),
+    typed: None,
+};
+
+/// `<function=f>` with `<parameter=k>`.
+const FUNCTION_TAGS: Tags = Tags::Fixed {
+    call: "function",
+    argument: "parameter",
+    call_name: NameIn::Equals,
+    argument_name: NameIn::Equals,
+    typed: None,
+};
+
+pub(super) const ROWS: &[Dialect] = &[
+    Dialect {
+        name: CLINE,
+        aliases: &["roo", "xml"],
+        summary: "The tool's name is the tag, each argument is a tag of its own inside it (Cline, Roo Code).",
+        spec: include_str!("../specs/cline.md"),
+        grammar: tagged(Tags::Own, &[], &[""]),
+        lesson: "Write a call as XML-style tags: the tool's name is the tag, and each argument is a tag of its own inside it, \
+named exactly as declared.",
+    },
+    Dialect {
+        name: INVOKE,
+        aliases: &["claude", "function_calls"],
+        summary: "Calls are <invoke name=\"…\"> tags in a <function_calls> block, arguments <parameter name=\"…\"> tags.",
+        spec: include_str!("../specs/invoke.md"),
+        grammar: tagged(INVOKE_TAGS, &["function_calls"], &["", ":"]),
+        lesson: "Write calls in a `function_calls` block: one `invoke` tag with the tool's name for each call, and in it one \
+`parameter` tag with the argument's name for each argument, named exactly as declared.",
+    },
+    Dialect {
+        name: "dsml",
+        aliases: &["deepseek_v32", "deepseek_v4"],
+        summary: "The tags of invoke behind a sentinel: <｜DSML｜invoke name=\"…\"> (DeepSeek V3.2, V4).",
+        spec: include_str!("../specs/dsml.md"),
+        grammar: tagged(
+            Tags::Fixed {
+                call: "invoke",
+                argument: "parameter",
+                call_name: NameIn::Attribute("name"),
+                argument_name: NameIn::Attribute("name"),
+                typed: Some(("string", "true", "false")),
+            },
+            &["function_calls", "tool_calls"],
+            &["｜DSML｜"],
+        ),
+        lesson: "Write calls in a block of tags that all begin with the sentinel. An argument that is a string carries \
+`string=\"true\"` and stands as it is; any other value carries `string=\"false\"` and stands as JSON.",
+    },
+    Dialect {
+        name: "minimax",
+        aliases: &["minimax_m2"],
+        summary: "The tags of invoke in a <minimax:tool_call> block (MiniMax M2).",
+        spec: include_str!("../specs/minimax.md"),
+        grammar: tagged(INVOKE_TAGS, &["minimax:tool_call"], &["", ":"]),
+        lesson: "Write calls in a `minimax:tool_call` block: one `invoke` tag with the tool's name for each call, and in it \
+one `parameter` tag with the argument's name for each argument.",
+    },
+    Dialect {
+        name: "minimax_m3",
+        aliases: &[],
+        summary: "Every tag stands behind ]<]minimax[>[, arguments are tags of their own names (MiniMax M3).",
+        spec: include_str!("../specs/minimax_m3.md"),
+        grammar: Grammar::Tagged(Tagged {
+            notation: Notation::Marked("]<]minimax[>["),
+            tags: Tags::Fixed {
+                call: "invoke",
+                argument: "",
+                call_name: NameIn::Attribute("name"),
+                argument_name: NameIn::Attribute("name"),
+                typed: None,
+            },
+            wrappers: &["tool_call"],
+            each: false,
+            sections: &[],
+            prefixes: &[""],
+        }),
+        lesson: "Every tag stands behind the same marker. Write one `invoke` tag with the tool's name for each call, and in \
+it one tag for each argument, named as the argument.",
+    },
+    Dialect {
+        name: "qwen_coder",
+        aliases: &["qwen3_coder", "qwen_xml", "nemotron", "step3_5", "mimo"],
+        summary: "<function=f> tags with <parameter=k> tags in a <tool_call> block (Qwen3-Coder, Nemotron, Step 3.5, MiMo).",
+        spec: include_str!("../specs/qwen_coder.md"),
+        grammar: each(FUNCTION_TAGS, &["tool_call"]),
+        lesson: "Write each call in a `tool_call` block: one `function` tag with the tool's name, and in it one `parameter` \
+tag for each argument, its value on lines of its own.",
+    },
+    Dialect {
+        name: "seed_oss",
+        aliases: &["seed"],
+        summary: "The tags of qwen_coder in a <seed:tool_call> block (Seed-OSS).",
+        spec: include_str!("../specs/seed_oss.md"),
+        grammar: each(FUNCTION_TAGS, &["seed:tool_call"]),
+        lesson: "Write each call in a `seed:tool_call` block: one `function` tag with the tool's name, and in it one \
+`parameter` tag for each argument.",
+    },
+    Dialect {
+        name: "glm",
+        aliases: &["glm45", "glm47"],
+        summary: "The tool's name, then <arg_key> and <arg_value> pairs, in a <tool_call> block (GLM 4.5 and later).",
+        spec: include_str!("../specs/glm.md"),
+        grammar: tagged(Tags::Keyed { call: "tool_call", key: "arg_key", value: "arg_value" }, &[], &[""]),
+        lesson: "Write each call in a `tool_call` block: the tool's name, then for each argument an `arg_key` and an \
+`arg_value`.",
+    },
+    Dialect {
+        name: "kimi_k3",
+        aliases: &[],
+        summary: "Tags between <|open|>, <|close|> and <|sep|> (Kimi K3).",
+        spec: include_str!("../specs/kimi_k3.md"),
+        grammar: Grammar::Tagged(Tagged {
+            notation: Notation::Delimited { open: "<|open|>", close: "<|close|>", end: "<|sep|>" },
+            tags: Tags::Fixed {
+                call: "call",
+                argument: "argument",
+                call_name: NameIn::Attribute("tool"),
+                argument_name: NameIn::Attribute("key"),
+                typed: Some(("type", "string", "json")),
+            },
+            wrappers: &["tools"],
+            each: false,
+            sections: &[],
+            prefixes: &[""],
+        }),
+        lesson: "Write calls in a `tools` block: one `call` with the tool's name and its number for each call, and in it one \
+`argument` with key and type for each argument.",
+    },
+    Dialect {
+        name: "step3",
+        aliases: &[],
+        summary: "The tags of invoke with the prefix steptml: between DeepSeek's markers (Step 3).",
+        spec: include_str!("../specs/step3.md"),
+        grammar: Grammar::Tagged(Tagged {
+            notation: Notation::Angle,
+            tags: INVOKE_TAGS,
+            wrappers: &[],
+            each: false,
+            sections: &[
+                ("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
+                ("<｜tool_call_begin｜>function<｜tool_sep｜>", "<｜tool_call_end｜>"),
+            ],
+            prefixes: &["steptml:"],
+        }),
+        lesson: "Write each call between the markers: one `steptml:invoke` tag with the tool's name, and in it one \
+`steptml:parameter` tag for each argument.",
+    },
+];
+
+const fn tagged(tags: Tags, wrappers: &'static [&'static str], prefixes: &'static [&'static str]) -> Grammar {
+    Grammar::Tagged(Tagged { notation: Notation::Angle, tags, wrappers, each: false, sections: &[], prefixes })
+}
+
+/// Each call has a wrapper of its own.
+const fn each(tags: Tags, wrappers: &'static [&'static str]) -> Grammar {
+    Grammar::Tagged(Tagged { notation: Notation::Angle, tags, wrappers, each: true, sections: &[], prefixes: &[""] })
+}

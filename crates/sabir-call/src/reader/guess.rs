@@ -1,0 +1,375 @@
+//! Guesses: calls without any marker (JSON or a Python list, bare or in a fence), which only their shape and place tell apart
+//! from prose.
+//!
+//! Supported: `{…}` or `[…]` at the start of a line (a Python list anywhere), where a tool that was declared is named and
+//! nothing follows to the end of the message; the same in a fence. The text is held until that is known, at most [`HOLD_CAP`] bytes, and most of it is
+//! let go at its first word. Whatever turns out to be no call goes out as the text that it is. Where the dialect was chosen,
+//! a bare call begins as soon as its tool is known.
+//!
+//! Unsupported on purpose: single quotes around JSON names, calls in the middle of a message, missing required arguments.
+//! There recovery would fire on prose that shows a call.
+
+use crate::dialect::grammar::PythonCalls;
+use crate::draft::{Draft, DraftState};
+use crate::event::{Certainty, Cut, MarkRole, Sink};
+
+use super::payload::{Markers, Payload};
+use super::python::Python;
+use super::region::{Region, Taken, View};
+use super::vocabulary::Vocabulary;
+use super::{Reader, State, Step, Window};
+
+/// The most text that is held, in bytes.
+const HOLD_CAP: usize = 1024 * 1024;
+/// The longest name that is looked at, in bytes.
+const NAME_CAP: usize = 128;
+/// Words behind a fence that calls stand in.
+const LANGUAGES: [&str; 8] = ["", "json", "JSON", "python", "py", "tool_call", "tool_calls", "tool_code"];
+/// Keys of a call's name, and of what may stand before it.
+const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
+const BEFORE: [&str; 11] = [
+    "type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls", "arguments", "parameters", "input",
+];
+
+/// Text that may be calls.
+#[derive(Debug)]
+pub(super) struct Guess {
+    held: String,
+    /// Offset of its first byte.
+    offset: usize,
+    /// The dialects of JSON and of Python lists that may be guessed.
+    json: Option<&'static str>,
+    python: Option<&'static str>,
+    /// The dialect was chosen.
+    chosen: bool,
+    state: Where,
+    /// Backticks of the fence around it.
+    fence: usize,
+    /// Where in `held` the calls begin and end.
+    body: (usize, usize),
+    scan: Scan,
+}
+
+/// Where in the text we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// In the backticks of a fence.
+    Fence,
+    /// In the word behind them.
+    Language,
+    /// Before the first bracket.
+    Start,
+    /// In the brackets.
+    Body,
+    /// Behind them.
+    After,
+    /// In the backticks that close the fence.
+    Closing(usize),
+    /// Behind the fence.
+    End,
+}
+
+/// What is known of the brackets.
+#[derive(Debug, Default)]
+struct Scan {
+    /// A Python list.
+    python: bool,
+    depth: u32,
+    /// In a string: its quote, three of them or one, and whether a backslash precedes.
+    quote: Option<(u8, bool, bool)>,
+    /// Quotes in a row, for the long strings of Python.
+    quotes: u8,
+    /// The last string or word, and whether it was a key.
+    word: String,
+    key: String,
+    /// The depth of the arguments that we are in.
+    arguments: Option<u32>,
+    /// A declared tool was named.
+    named: bool,
+}
+
+/// What a byte says.
+enum Verdict {
+    Go,
+    /// It is no call.
+    Text,
+    /// The brackets are closed.
+    Closed,
+}
+
+impl Guess {
+    /// A guess that begins at the start of `rest`, at that offset, where a line starts or not: inside a line only a Python
+    /// list is told apart from prose.
+    pub(super) fn begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
+        let (json, python) = (vocabulary.bare_json.filter(|_| first), vocabulary.bare_python);
+        let state = match rest.as_bytes().first()? {
+            b'`' if first && json.or(python).is_some() => Where::Fence,
+            b'{' if json.is_some() => Where::Start,
+            b'[' if json.or(python).is_some() => Where::Start,
+            _ => return None,
+        };
+        let (held, scan) = (String::new(), Scan::default());
+        let chosen = vocabulary.selection.is_chosen();
+        Some(Self { held, offset, json, python, chosen, state, fence: 0, body: (0, 0), scan })
+    }
+
+    /// Takes one byte, which stands at `at` in what is held.
+    fn byte(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> Verdict {
+        let blank = byte.is_ascii_whitespace();
+        match self.state {
+            Where::Fence if byte == b'`' => self.fence += 1,
+            Where::Fence if self.fence < 3 => return Verdict::Text,
+            Where::Fence | Where::Language => {
+                self.state = Where::Language;
+                let language = self.held.get(self.fence..at).unwrap_or_default().trim();
+                match byte {
+                    b'\n' if LANGUAGES.contains(&language) => self.state = Where::Start,
+                    b'\n' => return Verdict::Text,
+                    _ if language.len() > NAME_CAP || byte == b'`' => return Verdict::Text,
+                    _ => {}
+                }
+            }
+            Where::Start if blank => {}
+            Where::Start if byte != b'[' && (byte != b'{' || self.json.is_none()) => return Verdict::Text,
+            Where::Start => {
+                self.body.0 = at;
+                self.state = Where::Body;
+                return self.body(byte, at, vocabulary);
+            }
+            Where::Body => return self.body(byte, at, vocabulary),
+            Where::After if blank => {}
+            Where::After if self.fence > 0 && byte == b'`' => self.state = Where::Closing(1),
+            Where::After if self.fence == 0 && matches!(byte, b';' | b',') => {}
+            Where::After if self.fence == 0 && !self.scan.python && matches!(byte, b'{' | b'[') => {
+                self.state = Where::Body;
+                self.scan = Scan::default();
+                return self.body(byte, at, vocabulary);
+            }
+            Where::Closing(count) if byte == b'`' => self.state = Where::Closing(count + 1),
+            Where::Closing(count) if count >= self.fence && blank => self.state = Where::End,
+            Where::End if blank => {}
+            Where::After | Where::Closing(_) | Where::End => return Verdict::Text,
+        }
+        Verdict::Go
+    }
+
+    fn body(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> Verdict {
+        let (json, python) = (self.json.is_some(), self.python.is_some());
+        let verdict = self.scan.byte(byte, (json, python), vocabulary);
+        if matches!(verdict, Verdict::Closed) {
+            self.body.1 = at + 1;
+            self.state = Where::After;
+        }
+        verdict
+    }
+
+    /// The machine that reads what is held.
+    fn region(&self, index: u32) -> Option<Box<dyn Region>> {
+        let sure = if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess };
+        let at = self.offset + self.body.0;
+        if self.scan.python {
+            let table = PythonCalls { open: "", close: "" };
+            return Some(Box::new(Python::new(table, self.python?, index, at)));
+        }
+        let markers = Markers { dialect: self.json?, close: "", stop: false, sure };
+        Some(Box::new(Payload::calls(markers, index, at)))
+    }
+
+    /// The text of the calls, and its offset.
+    fn calls(&self) -> (&str, usize) {
+        let end = if self.body.1 > self.body.0 && self.fence > 0 { self.body.1 } else { self.held.len() };
+        (self.held.get(self.body.0..end).unwrap_or_default(), self.offset + self.body.0)
+    }
+
+    /// Whether the calls are ones that could run.
+    fn holds(&self, index: u32, why: Cut, vocabulary: &Vocabulary) -> bool {
+        let mut draft = Draft::default();
+        let Some(mut region) = self.region(index) else { return false };
+        self.read(region.as_mut(), why, &mut draft);
+        let good = |call: &crate::draft::DraftCall| {
+            let Some(tool) = vocabulary.resolve(&call.name).and_then(|at| vocabulary.tool(at)) else { return false };
+            let given = call.arguments.iter().map(|argument| argument.name.as_str());
+            let nameless = call.arguments.iter().any(|argument| argument.name.is_empty());
+            call.state != DraftState::Closed || nameless || tool.satisfied(given)
+        };
+        let mut calls = draft.calls().peekable();
+        calls.peek().is_some() && calls.all(good)
+    }
+
+    /// Reads everything that is held, to the end of the text.
+    fn read(&self, region: &mut dyn Region, why: Cut, out: &mut dyn Sink) {
+        let (text, offset) = self.calls();
+        if let Taken::More(taken) = region.read(View { text, offset, last: true }, out) {
+            region.cut(why, offset + taken, out);
+        }
+    }
+}
+
+impl Scan {
+    fn byte(&mut self, byte: u8, (json, python): (bool, bool), vocabulary: &Vocabulary) -> Verdict {
+        if let Some((quote, triple, escaped)) = self.quote {
+            return self.quoted(byte, (quote, triple, escaped));
+        }
+        if !matches!(byte, b'"' | b'\'') {
+            self.quotes = 0;
+        }
+        match byte {
+            b'"' => return self.open_string(byte),
+            b'\'' if self.python => return self.open_string(byte),
+            b'{' | b'[' => {
+                if byte == b'{' && self.arguments.is_none() && is_arguments(&self.key) {
+                    self.arguments = Some(self.depth);
+                }
+                self.depth += 1;
+                self.word.clear();
+            }
+            b'}' | b']' => {
+                if let Verdict::Text = self.value(vocabulary) {
+                    return Verdict::Text;
+                }
+                self.depth = self.depth.saturating_sub(1);
+                self.arguments = self.arguments.filter(|depth| *depth < self.depth);
+                if self.depth == 0 {
+                    return if self.named { Verdict::Closed } else { Verdict::Text };
+                }
+            }
+            b':' if !self.python && self.arguments.is_none() => {
+                self.key = std::mem::take(&mut self.word);
+                let known = [&NAMES[..], &BEFORE[..]].concat().contains(&self.key.as_str()) || is_arguments(&self.key);
+                if !self.named && !known {
+                    return Verdict::Text;
+                }
+            }
+            b',' => return self.value(vocabulary),
+            b'(' if self.depth == 1 && !self.named => {
+                self.python = true;
+                self.named = python && vocabulary.resolve(&self.word).is_some();
+                if !self.named {
+                    return Verdict::Text;
+                }
+                self.depth += 1;
+            }
+            b'(' if self.python => self.depth += 1,
+            b')' if self.python => self.depth = self.depth.saturating_sub(1),
+            _ if byte.is_ascii_whitespace() => {}
+            _ => {
+                if self.word.len() < NAME_CAP && byte.is_ascii() {
+                    self.word.push(char::from(byte));
+                }
+                // A word in brackets is a call of Python's, or prose.
+                let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+                if !self.named && self.depth == 1 && (!python || !word || self.key.is_empty() && !word) {
+                    return Verdict::Text;
+                }
+            }
+        }
+        if json || self.python || self.depth <= 1 { Verdict::Go } else { Verdict::Text }
+    }
+
+    fn open_string(&mut self, quote: u8) -> Verdict {
+        // Three quotes in a row open a long string of Python's.
+        let triple = self.python && self.quotes == 2;
+        self.quotes = u8::from(!triple);
+        self.quote = Some((quote, triple, false));
+        self.word.clear();
+        Verdict::Go
+    }
+
+    fn quoted(&mut self, byte: u8, (quote, triple, escaped): (u8, bool, bool)) -> Verdict {
+        let closes = byte == quote && !escaped;
+        self.quotes = if closes { self.quotes + 1 } else { 0 };
+        if closes && (!triple || self.quotes == 3) {
+            self.quote = None;
+            // Right behind its opening quote it may become a long string.
+            self.quotes = if triple || self.quotes != 2 { 0 } else { 2 };
+            return Verdict::Go;
+        }
+        if !closes && self.word.len() < NAME_CAP && byte.is_ascii() {
+            self.word.push(char::from(byte));
+        }
+        self.quote = Some((quote, triple, byte == b'\\' && !escaped));
+        Verdict::Go
+    }
+
+    /// The end of a value at whatever depth.
+    fn value(&mut self, vocabulary: &Vocabulary) -> Verdict {
+        let (key, word) = (std::mem::take(&mut self.key), std::mem::take(&mut self.word));
+        if self.python || self.arguments.is_some() || !NAMES.contains(&key.as_str()) || word.is_empty() {
+            return Verdict::Go;
+        }
+        self.named = vocabulary.resolve(&word).is_some();
+        if self.named { Verdict::Go } else { Verdict::Text }
+    }
+}
+
+fn is_arguments(key: &str) -> bool {
+    matches!(key, "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs")
+}
+
+impl Reader {
+    /// Goes on in a guess.
+    pub(super) fn guess(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
+        let State::Guess(guess) = &mut self.state else { return Step::To(from) };
+        let rest = window.from(from);
+        for (at, c) in rest.char_indices() {
+            let place = guess.held.len();
+            guess.held.push(c);
+            let byte = if c.is_ascii() { c as u8 } else { b'x' };
+            let named = guess.scan.named;
+            let verdict = guess.byte(byte, place, &self.vocabulary);
+            let next = from + at + c.len_utf8();
+            if matches!(verdict, Verdict::Text) || guess.held.len() >= HOLD_CAP {
+                self.let_go(out);
+                return Step::To(next);
+            }
+            if guess.chosen && guess.fence == 0 && guess.scan.named && !named {
+                return self.commit(next, out);
+            }
+        }
+        Step::To(window.text.len())
+    }
+
+    /// The tool is known and the dialect was chosen: no need to wait for the end.
+    fn commit(&mut self, next: usize, out: &mut dyn Sink) -> Step {
+        let State::Guess(guess) = &self.state else { return Step::To(next) };
+        let Some(mut region) = guess.region(self.past.calls) else { return Step::To(next) };
+        let (text, offset) = guess.calls();
+        match region.read(View { text, offset, last: false }, out) {
+            Taken::More(taken) if taken == text.len() => {
+                self.blank.clear();
+                self.state = State::Region(region);
+            }
+            Taken::More(_) | Taken::Over(_) => {
+                self.past.calls = region.next_index();
+                self.state = State::Gap;
+            }
+        }
+        Step::To(next)
+    }
+
+    /// It was no call: what was held is prose.
+    fn let_go(&mut self, out: &mut dyn Sink) {
+        if let State::Guess(guess) = std::mem::replace(&mut self.state, State::Prose) {
+            self.release(&guess, out);
+        }
+    }
+
+    fn release(&mut self, guess: &Guess, out: &mut dyn Sink) {
+        self.prose.read(&guess.held);
+        self.say(&guess.held, out);
+        if guess.scan.named {
+            self.past.mark(MarkRole::Mention, guess.offset, guess.held.len(), "like a call, but in the middle of a message");
+            self.past.tell(out);
+        }
+    }
+
+    /// The text ended: if what is held is calls, they are made.
+    pub(super) fn end_guess(&mut self, guess: Guess, why: Cut, out: &mut dyn Sink) {
+        let index = self.past.calls;
+        let region = guess.region(index).filter(|_| guess.scan.named && guess.holds(index, why, &self.vocabulary));
+        let Some(mut region) = region else { return self.release(&guess, out) };
+        self.blank.clear();
+        guess.read(region.as_mut(), why, out);
+        self.past.calls = region.next_index();
+    }
+}

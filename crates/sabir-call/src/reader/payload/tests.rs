@@ -1,0 +1,1 @@
+//! What the machine makes of texts.

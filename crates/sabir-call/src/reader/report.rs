@@ -1,0 +1,136 @@
+//! What the reader remembers of what it read, to say at the end what was wrong although nothing was a call.
+
+use crate::event::{Certainty, Event, Mark, MarkRole, Sink};
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::thought::Thought;
+
+/// What was read before.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// Calls opened so far.
+    pub(super) calls: u32,
+    /// Where markup of a call was only mentioned.
+    mention: Option<Mention>,
+    /// Markup of a dialect that is not listened for, and that dialect.
+    unheard: Option<(&'static str, Span)>,
+    /// The last tag that words followed instead of arguments.
+    pub(super) bare: Option<Bare>,
+    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
+    pub(super) closed: Vec<Closed>,
+    /// What was found by looking ahead, which waits for the prose before it.
+    notes: Vec<Note>,
+}
+
+#[derive(Debug)]
+enum Note {
+    Mark(Mark<'static>),
+    Fault(Fault),
+}
+
+#[derive(Debug)]
+struct Mention {
+    why: &'static str,
+    name: String,
+    span: Span,
+}
+
+/// A call's tag with words behind it.
+#[derive(Debug)]
+pub(super) struct Bare {
+    /// The tag's name, and the tool's.
+    pub(super) tag: String,
+    pub(super) name: String,
+    pub(super) span: Span,
+    /// How the call should be spelled.
+    pub(super) right: String,
+    /// The words are JSON.
+    pub(super) json: bool,
+}
+
+/// The tags with which a call closed.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) index: u32,
+    pub(super) argument: String,
+    pub(super) argument_close: String,
+    pub(super) call_close: String,
+    /// Where in the prose the argument's closing tag was seen again.
+    pub(super) noted: Option<usize>,
+}
+
+impl Past {
+    /// Whether something waits to be told.
+    pub(super) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
+    /// Tells what waited.
+    pub(super) fn tell(&mut self, out: &mut dyn Sink) {
+        for note in self.notes.drain(..) {
+            match note {
+                Note::Mark(mark) => out.event(Event::Mark(mark)),
+                Note::Fault(fault) => out.event(Event::Fault(&fault)),
+            }
+        }
+    }
+
+    /// Notes a fault.
+    pub(super) fn note(&mut self, fault: Fault) {
+        self.notes.push(Note::Fault(fault));
+    }
+
+    /// Notes markup that belongs to no call.
+    pub(super) fn mark(&mut self, role: MarkRole, at: usize, len: usize, rule: &'static str) {
+        let span = Span::new(at, at + len);
+        self.notes.push(Note::Mark(Mark { role, dialect: None, span, sure: Certainty::Certain, rule }));
+    }
+
+    /// Notes markup of a call where a call is only mentioned.
+    pub(super) fn mention(&mut self, why: &'static str, name: &str, at: usize, len: usize) {
+        self.mark(MarkRole::Mention, at, len, why);
+        let mention = || Mention { why, name: name.to_owned(), span: Span::new(at, at + len) };
+        self.mention.get_or_insert_with(mention);
+    }
+
+    /// Notes markup of a dialect that is not listened for.
+    pub(super) fn unheard(&mut self, dialect: &'static str, at: usize, len: usize) {
+        self.unheard.get_or_insert((dialect, Span::new(at, at + len)));
+    }
+
+    /// A thought that never ended.
+    pub(super) fn unclosed_thought(&self, thought: Thought, out: &mut dyn Sink) {
+        let Some((close, start)) = thought.unclosed() else { return };
+        let message =
+            format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
+        let span = Span::new(start, start + close.len() + 2);
+        let hint = format!("write `</{close}>` before calling a tool");
+        let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
+        out.event(Event::Fault(&fault));
+        // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
+        for index in 0..self.calls {
+            let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
+            out.event(Event::Fault(&fault.hint(hint.clone())));
+        }
+    }
+
+    /// A message without calls that holds something like one: perhaps a call was meant.
+    pub(super) fn report(&mut self, out: &mut dyn Sink) {
+        let (mention, unheard) = (self.mention.take(), self.unheard.take());
+        if self.calls > 0 {
+            return;
+        }
+        if let Some(Mention { why, name, span }) = mention {
+            let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
+            let kind = if why.contains("fence") { FaultKind::FencedCall } else { FaultKind::Mentioned };
+            let fault = Fault::warning(kind, span, message);
+            let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
+            out.event(Event::Fault(&fault.hint(hint)));
+        }
+        if let Some((dialect, span)) = unheard {
+            let message = format!("this is markup of the dialect `{dialect}`, which is not listened for; nothing was run");
+            let fault = Fault::warning(FaultKind::OtherDialect, span, message);
+            out.event(Event::Fault(&fault.hint("write the call in the dialect that was taught")));
+        }
+    }
+}

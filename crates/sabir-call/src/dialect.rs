@@ -8,8 +8,10 @@
 //! so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
 mod cline;
+pub(crate) mod gemma;
 pub(crate) mod grammar;
 mod invoke;
+pub(crate) mod python;
 
 use serde_json::{Map, Value};
 

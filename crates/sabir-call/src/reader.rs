@@ -26,8 +26,10 @@
 
 mod call;
 mod doubt;
+mod gemma;
 mod opening;
 mod prose;
+mod python;
 mod region;
 mod tag;
 mod utf8;

@@ -1,0 +1,61 @@
+//! Calls in Gemma's own notation: `call:f{k:<|"|>v<|"|>}`. Read by `reader/gemma.rs`.
+
+use serde_json::{Map, Value};
+
+/// One call, without the markers around it.
+///
+/// A string stands between quote markers as it is. One that holds the marker, or ends with its beginning, is written as
+/// JSON, and so is a name that is more than a word. The tool's name is written as it is.
+pub(crate) fn render_gemma(name: &str, arguments: &Map<String, Value>, quote: &str) -> String {
+    let mut text = format!("call:{name}");
+    map(arguments, quote, &mut text);
+    text
+}
+
+fn map(map: &Map<String, Value>, quote: &str, text: &mut String) {
+    text.push('{');
+    for (at, (name, value)) in map.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { "," });
+        if is_plain(name) {
+            text.push_str(name)
+        } else {
+            json(name, text)
+        }
+        text.push(':');
+        literal(value, quote, text);
+    }
+    text.push('}');
+}
+
+fn literal(value: &Value, quote: &str, text: &mut String) {
+    match value {
+        Value::String(content) if holds(content, quote) => json(content, text),
+        Value::String(content) => text.extend([quote, content, quote]),
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                text.push_str(if at == 0 { "" } else { "," });
+                literal(item, quote, text);
+            }
+            text.push(']');
+        }
+        Value::Object(inner) => map(inner, quote, text),
+        plain => text.push_str(&plain.to_string()),
+    }
+}
+
+/// Whether the first quote marker behind this content would be another one than the marker that closes it.
+fn holds(content: &str, quote: &str) -> bool {
+    format!("{content}{quote}").find(quote) != Some(content.len())
+}
+
+/// A string as JSON, in which no marker can stand.
+fn json(content: &str, text: &mut String) {
+    text.push_str(&Value::from(content).to_string().replace('<', "\\u003c"));
+}
+
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        && name.len() <= 64
+}

@@ -1,0 +1,88 @@
+//! Calls as Python writes them: `[f(a="x", b=1)]`. Read by `reader/python.rs`.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+/// The calls as one list, without markers. Values are Python literals, strings have double quotes.
+///
+/// An argument whose name Python could not write stands in `**{"name": value}`. The names of tools are written as they are.
+pub(crate) fn render_python(calls: &[(&str, &Map<String, Value>)]) -> String {
+    let mut text = String::from("[");
+    for (at, (name, arguments)) in calls.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        text.push_str(name);
+        text.push('(');
+        for (at, (name, value)) in arguments.iter().enumerate() {
+            text.push_str(if at == 0 { "" } else { ", " });
+            if is_plain(name) {
+                text.push_str(name);
+                text.push('=');
+                literal(value, &mut text);
+            } else {
+                text.push_str("**{");
+                pair(name, value, &mut text);
+                text.push('}');
+            }
+        }
+        text.push(')');
+    }
+    text.push(']');
+    text
+}
+
+fn is_plain(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && name.len() <= 64
+}
+
+fn pair(name: &str, value: &Value, text: &mut String) {
+    string(name, text);
+    text.push_str(": ");
+    literal(value, text);
+}
+
+fn literal(value: &Value, text: &mut String) {
+    match value {
+        Value::Null => text.push_str("None"),
+        Value::Bool(true) => text.push_str("True"),
+        Value::Bool(false) => text.push_str("False"),
+        Value::Number(number) => text.push_str(&number.to_string()),
+        Value::String(content) => string(content, text),
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                text.push_str(if at == 0 { "" } else { ", " });
+                literal(item, text);
+            }
+            text.push(']');
+        }
+        Value::Object(map) => {
+            text.push('{');
+            for (at, (name, value)) in map.iter().enumerate() {
+                text.push_str(if at == 0 { "" } else { ", " });
+                pair(name, value, text);
+            }
+            text.push('}');
+        }
+    }
+}
+
+fn string(content: &str, text: &mut String) {
+    text.push('"');
+    for c in content.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            // Writing to a string cannot fail.
+            c if c.is_control() => drop(write!(text, "\\x{:02x}", u32::from(c))),
+            '\u{2028}' | '\u{2029}' => drop(write!(text, "\\u{:04x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+}

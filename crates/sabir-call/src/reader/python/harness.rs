@@ -1,0 +1,232 @@
+//! Drives one machine as the reader does, for the tests of `python` and `gemma`.
+
+use serde_json::{Map, Value};
+
+use crate::draft::{Draft, DraftPart, DraftState};
+use crate::event::{ArgForm, Cut, Event, MarkRole, Sink};
+use crate::fault::Severity;
+use crate::reader::region::{Region, Taken, View};
+
+/// What a region did with a text.
+#[derive(Debug, Default)]
+pub(in crate::reader) struct Driven {
+    /// The events, adjacent deltas merged, one in a line.
+    pub(in crate::reader) events: Vec<String>,
+    pub(in crate::reader) draft: Draft,
+    /// Where the region was over.
+    pub(in crate::reader) over: Option<usize>,
+    /// The most bytes that were held between two chunks.
+    pub(in crate::reader) held: usize,
+}
+
+impl Driven {
+    fn event(&mut self, event: Event<'_>) {
+        self.draft.event(event);
+        let line = match event {
+            Event::ArgDelta { index, text } => {
+                assert!(!text.is_empty());
+                let start = format!("{index} | ");
+                if let Some(last) = self.events.last_mut().filter(|last| last.starts_with(&start)) {
+                    last.push_str(text);
+                    return;
+                }
+                start + text
+            }
+            Event::Mark(mark) => {
+                assert_eq!((mark.role, mark.dialect), (MarkRole::Call, Some("d")));
+                format!("mark {}..{}", mark.span.start, mark.span.end)
+            }
+            Event::CallStart { index, name, at, name_at, dialect, id } => {
+                assert_eq!((dialect, id), (Some("d"), None));
+                format!("{index} call {name} {at} {name_at}")
+            }
+            Event::ArgStart { index, name, form, at } => format!("{index} arg {name} {form:?} {at}"),
+            Event::ArgEnd { index, lead: "", at } => format!("{index} arg end {at}"),
+            Event::CallEnd { index, at } => format!("{index} end {at}"),
+            Event::CallCut { index, why, at } => format!("{index} cut {why:?} {at}"),
+            Event::Fault(fault) => {
+                let word = if fault.severity == Severity::Error { "error" } else { "warning" };
+                let call = fault.call.map_or(String::from("-"), |call| call.to_string());
+                let span = fault.span;
+                format!("{call} {word} {} {}..{} {}", fault.kind.name(), span.start, span.end, fault.message)
+            }
+            other => panic!("{other:?}"),
+        };
+        self.events.push(line);
+    }
+
+    /// The calls that were closed and may run: names and arguments.
+    pub(in crate::reader) fn runnable(&self) -> Vec<(String, Map<String, Value>)> {
+        let calls = self.draft.parts.iter().filter_map(|part| match part {
+            DraftPart::Call(call) if call.state == DraftState::Closed => Some(call),
+            _ => None,
+        });
+        let right = calls.filter(|call| {
+            let mut faults = self.draft.faults.iter();
+            !faults.any(|fault| fault.severity == Severity::Error && fault.call.is_none_or(|it| it == call.index))
+        });
+        let arguments = right.map(|call| {
+            let arguments = call.arguments.iter().map(|argument| {
+                assert!(!argument.partial);
+                let value = match argument.form {
+                    ArgForm::Json => serde_json::from_str(&argument.text).unwrap(),
+                    _ => Value::from(argument.text.clone()),
+                };
+                (argument.name.clone(), value)
+            });
+            (call.name.clone(), arguments.collect())
+        });
+        arguments.collect()
+    }
+}
+
+/// Shows the chunks to the machine, and ends the text.
+pub(in crate::reader) fn drive<'t>(
+    region: &mut dyn Region,
+    chunks: impl IntoIterator<Item = &'t str>,
+    why: Cut,
+) -> Driven {
+    let (mut driven, mut hold, mut offset) = (Driven::default(), String::new(), 0);
+    for chunk in chunks {
+        if hold.is_empty() && region.take(chunk, &mut |event: Event<'_>| driven.event(event)) {
+            offset += chunk.len();
+            continue;
+        }
+        hold.push_str(chunk);
+        let view = View { text: &hold, offset, last: false };
+        match region.read(view, &mut |event: Event<'_>| driven.event(event)) {
+            Taken::More(taken) => {
+                offset += taken;
+                hold.drain(..taken);
+                driven.held = driven.held.max(hold.len());
+            }
+            Taken::Over(taken) => {
+                driven.over = Some(offset + taken);
+                return driven;
+            }
+        }
+    }
+    let view = View { text: &hold, offset, last: true };
+    match region.read(view, &mut |event: Event<'_>| driven.event(event)) {
+        Taken::More(_) => region.cut(why, offset + hold.len(), &mut |event: Event<'_>| driven.event(event)),
+        Taken::Over(taken) => driven.over = Some(offset + taken),
+    }
+    driven
+}
+
+/// The text in chunks of so many bytes, at least a character each.
+pub(in crate::reader) fn chunks(text: &str, size: usize) -> Vec<&str> {
+    let (mut rest, mut chunks) = (text, Vec::new());
+    while !rest.is_empty() {
+        let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
+        chunks.push(chunk);
+        rest = after;
+    }
+    chunks
+}
+
+/// The same events whatever the chunks: whole, in every split into two, and in pieces of one to nine bytes.
+pub(in crate::reader) fn in_every_split<R: Region>(text: &str, new: impl Fn() -> R) -> Driven {
+    let whole = drive(&mut new(), [text], Cut::Ended);
+    let same = |chunks: Vec<&str>| {
+        let other = drive(&mut new(), chunks.iter().copied(), Cut::Ended);
+        assert_eq!(other.events, whole.events, "{chunks:?}");
+        assert_eq!(other.over, whole.over, "{chunks:?}");
+    };
+    for (at, _) in text.char_indices() {
+        let (head, tail) = text.split_at(at);
+        same(vec![head, tail]);
+    }
+    for size in 1..10 {
+        same(chunks(text, size));
+    }
+    whole
+}
+
+/// A text cut anywhere closes no call but those that `whole` closed before.
+pub(in crate::reader) fn cut_anywhere<R: Region>(text: &str, new: impl Fn() -> R) {
+    for (at, _) in text.char_indices() {
+        let (head, _) = text.split_at(at);
+        for why in [Cut::Limit, Cut::Ended] {
+            let driven = drive(&mut new(), [head], why);
+            assert_eq!(driven.runnable(), [], "{}", head);
+            let starts = driven.events.iter().filter(|line| line.contains(" call ")).count();
+            let cuts = driven.events.iter().filter(|line| line.contains(" cut ")).count();
+            assert_eq!(starts, cuts, "{}", head);
+        }
+    }
+}
+
+/// Any JSON value, with all that makes trouble in strings.
+pub(in crate::reader) fn any_value() -> impl proptest::strategy::Strategy<Value = Value> {
+    use proptest::prelude::*;
+    let number = prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-20i64..20).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from).prop_filter("a number that serde_json itself reads back", |number| {
+            serde_json::from_str::<Value>(&number.to_string()).is_ok_and(|read| read == *number && read.is_number())
+        }),
+    ];
+    let scalar =
+        prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from), number, any_text().prop_map(Value::from)];
+    scalar.prop_recursive(4, 24, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::vec((any_text(), inner), 0..5)
+                .prop_map(|pairs| Value::from(pairs.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+/// Any arguments.
+pub(in crate::reader) fn any_arguments() -> impl proptest::strategy::Strategy<Value = Map<String, Value>> {
+    use proptest::prelude::*;
+    let name = prop_oneof![4 => "[a-z_][a-z0-9_]{0,6}", 1 => any_text()];
+    proptest::collection::vec((name, any_value()), 0..5).prop_map(|pairs| pairs.into_iter().collect())
+}
+
+fn any_text() -> impl proptest::strategy::Strategy<Value = String> {
+    use proptest::prelude::*;
+    const PIECES: &[&str] = &[
+        "\"",
+        "'",
+        "\\",
+        "\n",
+        "\r\n",
+        "\t",
+        "\0",
+        "\u{1b}",
+        "\u{7f}",
+        "\u{85}",
+        "\u{2028}",
+        "🌍",
+        "é",
+        "<",
+        ">",
+        "|",
+        "<|\"|>",
+        "<|\"|",
+        "<escape>",
+        "<tool_call|>",
+        "<end>",
+        "call:",
+        "\"\"\"",
+        "'''",
+        ")]",
+        "(",
+        "{",
+        "}",
+        ",",
+        ":",
+        "=",
+        "\\u0041",
+        "\\x",
+        "#",
+        " ",
+        "x",
+        "None",
+    ];
+    let piece = prop_oneof![4 => proptest::sample::select(PIECES).prop_map(str::to_owned), 1 => "\\PC{0,4}"];
+    proptest::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat())
+}

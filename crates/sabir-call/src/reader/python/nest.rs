@@ -1,0 +1,112 @@
+//! How deep in brackets a value is, and in which: a stack of two bits a level.
+
+/// The most levels of a value. Deeper ones are a mistake or an attack, and readers of JSON give up at 128.
+pub(in crate::reader) const LEVELS: usize = 512;
+
+const IN_A_BYTE: usize = 4;
+
+/// What a bracket opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reader) enum Bracket {
+    /// `[`
+    List,
+    /// `{`
+    Map,
+    /// `(`, before its first comma. With one value it is no tuple, but that value.
+    Group,
+    /// `(`, behind its first comma.
+    Tuple,
+}
+
+/// The brackets that are open.
+#[derive(Debug)]
+pub(in crate::reader) struct Nest {
+    levels: [u8; LEVELS / IN_A_BYTE],
+    depth: usize,
+}
+
+impl Bracket {
+    /// The bracket that closes it.
+    pub(in crate::reader) fn close(self) -> u8 {
+        match self {
+            Self::List => b']',
+            Self::Map => b'}',
+            Self::Group | Self::Tuple => b')',
+        }
+    }
+}
+
+impl Nest {
+    pub(in crate::reader) fn new() -> Self {
+        Self { levels: [0; LEVELS / IN_A_BYTE], depth: 0 }
+    }
+
+    pub(in crate::reader) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(in crate::reader) fn clear(&mut self) {
+        self.depth = 0;
+    }
+
+    /// Opens a level. False: there are too many.
+    #[must_use]
+    pub(in crate::reader) fn open(&mut self, bracket: Bracket) -> bool {
+        if self.depth == LEVELS {
+            return false;
+        }
+        self.depth += 1;
+        self.turn(bracket);
+        true
+    }
+
+    /// Closes the innermost level.
+    pub(in crate::reader) fn close(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Makes the innermost level another one.
+    pub(in crate::reader) fn turn(&mut self, bracket: Bracket) {
+        let Some(level) = self.depth.checked_sub(1) else { return };
+        let shift = level % IN_A_BYTE * 2;
+        if let Some(byte) = self.levels.get_mut(level / IN_A_BYTE) {
+            *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
+        }
+    }
+
+    /// The innermost level.
+    pub(in crate::reader) fn inner(&self) -> Option<Bracket> {
+        let level = self.depth.checked_sub(1)?;
+        let byte = self.levels.get(level / IN_A_BYTE)?;
+        Some(match byte >> (level % IN_A_BYTE * 2) & 0b11 {
+            0 => Bracket::List,
+            1 => Bracket::Map,
+            2 => Bracket::Group,
+            _ => Bracket::Tuple,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bracket, LEVELS, Nest};
+
+    #[test]
+    fn a_stack_with_a_limit() {
+        let all = [Bracket::List, Bracket::Map, Bracket::Group, Bracket::Tuple];
+        let at = |level: usize| all[level * 7 / 3 % 4];
+        let mut nest = Nest::new();
+        assert_eq!(nest.inner(), None);
+        for level in 0..LEVELS {
+            assert!(nest.open(at(level)));
+        }
+        assert!(!nest.open(Bracket::List));
+        for level in (0..LEVELS).rev() {
+            assert_eq!(nest.inner(), Some(at(level)), "{level}");
+            nest.turn(Bracket::Tuple);
+            assert_eq!(nest.inner(), Some(Bracket::Tuple));
+            nest.close();
+        }
+        assert_eq!(nest.depth(), 0);
+    }
+}

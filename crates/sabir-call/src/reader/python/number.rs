@@ -1,0 +1,212 @@
+//! Numbers, from Python's spelling to JSON's, a byte at a time.
+//!
+//! Supported: integers, also hexadecimal, octal and binary ones up to 128 bits; fractions and exponents; `_` between
+//! digits; a sign. `.5` and `5.` get the zero that JSON wants. Digits go out as they come, so that a number may be of any
+//! length and value.
+//!
+//! Unsupported: leading zeros, which Python forbids as well; complex numbers.
+//!
+//! Grammar as implemented, with `digits = digit ("_"? digit)*`:
+//!
+//! ```text
+//! number = ("-" | "+")? (decimal | "0x" hex | "0o" octal | "0b" binary)
+//! decimal = ("0" | digits) ("." digits?)? exponent? | "." digits exponent?
+//! exponent = ("e" | "E") ("-" | "+")? digits
+//! ```
+
+/// A number that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reader) enum Number {
+    /// Before the sign.
+    Start,
+    /// Behind the sign.
+    Signed,
+    /// Behind a first zero, which has not gone out yet.
+    Zero,
+    Whole(Digits),
+    /// Behind the point; `true`: digits stand before it.
+    Point(bool),
+    Fraction(Digits),
+    Exponent,
+    ExponentSigned,
+    ExponentDigits(Digits),
+    /// In a number of that base, with its value so far. `None`: too large.
+    Radix(u32, Digits, Option<u128>),
+}
+
+/// What stands before the next byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reader) enum Digits {
+    None,
+    Digit,
+    Underscore,
+}
+
+/// What a number made of a byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reader) enum Took {
+    /// It belongs to the number.
+    Yes,
+    /// The number ended before it.
+    End,
+    /// It makes the number wrong.
+    Wrong,
+}
+
+impl Number {
+    /// Whether a number may start with this byte.
+    pub(in crate::reader) fn starts(byte: u8) -> bool {
+        byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.')
+    }
+
+    /// Takes the next byte and writes JSON.
+    pub(in crate::reader) fn take(&mut self, byte: u8, json: &mut String) -> Took {
+        let lower = byte.to_ascii_lowercase();
+        let next = match (*self, lower) {
+            (Self::Start, b'-') => {
+                json.push('-');
+                Self::Signed
+            }
+            (Self::Start, b'+') => Self::Signed,
+            (Self::Start | Self::Signed, b'0') => Self::Zero,
+            (Self::Start | Self::Signed, b'1'..=b'9') => Self::Whole(digit(byte, json)),
+            (Self::Start | Self::Signed, b'.') => point("0.", false, json),
+            (Self::Zero, b'x') => Self::Radix(16, Digits::None, Some(0)),
+            (Self::Zero, b'o') => Self::Radix(8, Digits::None, Some(0)),
+            (Self::Zero, b'b') => Self::Radix(2, Digits::None, Some(0)),
+            (Self::Zero, b'.') => point("0.", true, json),
+            (Self::Zero, b'e') => exponent("0e", json),
+            (Self::Zero, b'0'..=b'9' | b'_') => return Took::Wrong,
+            (Self::Whole(_), b'0'..=b'9') => Self::Whole(digit(byte, json)),
+            (Self::Whole(Digits::Digit), b'_') => Self::Whole(Digits::Underscore),
+            (Self::Whole(Digits::Digit), b'.') => point(".", true, json),
+            (Self::Whole(Digits::Digit) | Self::Fraction(Digits::Digit), b'e') => exponent("e", json),
+            (Self::Point(_) | Self::Fraction(_), b'0'..=b'9') => Self::Fraction(digit(byte, json)),
+            (Self::Point(true), b'e') => exponent("0e", json),
+            (Self::Fraction(Digits::Digit), b'_') => Self::Fraction(Digits::Underscore),
+            (Self::Exponent, b'-' | b'+') => {
+                json.push(char::from(byte));
+                Self::ExponentSigned
+            }
+            (Self::Exponent | Self::ExponentSigned | Self::ExponentDigits(_), b'0'..=b'9') => {
+                Self::ExponentDigits(digit(byte, json))
+            }
+            (Self::ExponentDigits(Digits::Digit), b'_') => Self::ExponentDigits(Digits::Underscore),
+            (Self::Radix(base, before, value), _) => match radix(base, before, value, lower) {
+                Some(next) => next,
+                None => return self.end(json),
+            },
+            _ => return self.end(json),
+        };
+        *self = next;
+        Took::Yes
+    }
+
+    /// The number ends here.
+    fn end(self, json: &mut String) -> Took {
+        match self {
+            Self::Zero => json.push('0'),
+            Self::Point(true) => json.push('0'),
+            Self::Whole(Digits::Digit) | Self::Fraction(Digits::Digit) | Self::ExponentDigits(Digits::Digit) => {}
+            Self::Radix(_, Digits::Digit, Some(value)) => json.push_str(&value.to_string()),
+            _ => return Took::Wrong,
+        }
+        Took::End
+    }
+}
+
+fn digit(byte: u8, json: &mut String) -> Digits {
+    json.push(char::from(byte));
+    Digits::Digit
+}
+
+fn point(text: &str, whole: bool, json: &mut String) -> Number {
+    json.push_str(text);
+    Number::Point(whole)
+}
+
+fn exponent(text: &str, json: &mut String) -> Number {
+    json.push_str(text);
+    Number::Exponent
+}
+
+fn radix(base: u32, before: Digits, value: Option<u128>, byte: u8) -> Option<Number> {
+    if byte == b'_' && before != Digits::Underscore {
+        return Some(Number::Radix(base, Digits::Underscore, value));
+    }
+    let digit = char::from(byte).to_digit(base)?;
+    let value = value.and_then(|value| value.checked_mul(base.into())?.checked_add(digit.into()));
+    Some(Number::Radix(base, Digits::Digit, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Number, Took};
+
+    /// The JSON for a number, up to a `,` that ends it.
+    fn json(text: &str) -> Option<String> {
+        let (mut number, mut json) = (Number::Start, String::new());
+        for (at, byte) in text.bytes().chain([b',']).enumerate() {
+            match number.take(byte, &mut json) {
+                Took::Yes => {}
+                Took::End => return (at == text.len()).then_some(json),
+                Took::Wrong => return None,
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn every_spelling() {
+        for (text, expected) in [
+            ("0", "0"),
+            ("-0", "-0"),
+            ("+7", "7"),
+            ("1_000_000", "1000000"),
+            ("-1.5e3", "-1.5e3"),
+            (".5", "0.5"),
+            ("-.5e-1", "-0.5e-1"),
+            ("5.", "5.0"),
+            ("0.", "0.0"),
+            ("5.E+1_0", "5.0e+10"),
+            ("0e0", "0e0"),
+            ("0x1F", "31"),
+            ("-0Xff_ff", "-65535"),
+            ("0o17", "15"),
+            ("0b101", "5"),
+            ("0xffffffffffffffffffffffffffffffff", "340282366920938463463374607431768211455"),
+            ("123456789012345678901234567890123456789012345", "123456789012345678901234567890123456789012345"),
+        ] {
+            assert_eq!(json(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number() {
+        for text in [
+            "",
+            "-",
+            "--1",
+            ".",
+            "-.",
+            "007",
+            "1_",
+            "1__0",
+            "_1",
+            "1e",
+            "1e+",
+            "1._5",
+            "1.5_",
+            "0x",
+            "0xg",
+            "0x1_",
+            "0b2",
+            "1j",
+            "1.2.3",
+            "0xfffffffffffffffffffffffffffffffff",
+            "0_1",
+        ] {
+            assert_eq!(json(text), None, "{text}");
+        }
+    }
+}

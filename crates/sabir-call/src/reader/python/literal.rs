@@ -5,8 +5,9 @@
 //! out as JSON source text (form `Json`) without white space: other quotes become double ones, tuples become lists,
 //! trailing commas vanish, keys become strings. Escapes that Python does not know keep their backslash.
 //!
-//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings. They end in an error fault. So does
-//! `(1)`, which Python reads as 1 where a tuple was perhaps meant.
+//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings, comments. They end in an error fault,
+//! and so does `(1)`, which Python reads as 1 where a tuple was perhaps meant. `\N{…}` stays as it stands. Looser than Python:
+//! a line may end inside a string with single quotes, with a warning, because models forget to escape it.
 //!
 //! Grammar as implemented, white space between all tokens:
 //!

@@ -68,10 +68,7 @@ impl Literal {
             }
             _ => return self.unknown_word(scope, at, out),
         };
-        let quote = match quote {
-            Quote::Python { byte, triple, .. } => Quote::Python { byte, triple, raw },
-            other => other,
-        };
+        let quote = if raw { quote.raw() } else { quote };
         self.open_string(scope, at, (role, quote, len), out)
     }
 
@@ -153,12 +150,19 @@ impl Literal {
 
     /// Behind a string: another one continues it.
     pub(super) fn after_text(&mut self, scope: Scope<'_>, at: usize, role: Role, out: &mut dyn Sink) -> Next {
-        match self.opening(scope.rest(at)) {
+        let rest = scope.rest(at);
+        let letter = rest.bytes().next().filter(|byte| b"rRuU".contains(byte));
+        let prefix = usize::from(letter.is_some());
+        let behind = rest.get(prefix..).unwrap_or_default();
+        if behind.is_empty() {
+            return Next::Wait(at);
+        }
+        match self.opening(behind) {
             None => Next::Wait(at),
             Some(Some((quote, len))) => {
-                self.quote = quote;
+                self.quote = if matches!(letter, Some(b'r' | b'R')) { quote.raw() } else { quote };
                 self.state = State::Text(role);
-                Next::To(at + len)
+                Next::To(at + prefix + len)
             }
             Some(None) => self.finish_string(scope, at, role, out),
         }

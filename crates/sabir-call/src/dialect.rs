@@ -8,16 +8,11 @@
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
 //! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
-mod define;
+mod cline;
 pub(crate) mod gemma;
-mod free;
 pub(crate) mod grammar;
-mod json;
+mod invoke;
 pub(crate) mod python;
-mod render;
-mod tagged;
-
-use std::sync::RwLock;
 
 use serde_json::{Map, Value};
 

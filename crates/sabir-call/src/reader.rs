@@ -26,13 +26,11 @@
 
 mod call;
 mod doubt;
-mod follow;
-mod guess;
+mod gemma;
 mod opening;
 mod payload;
 mod prose;
 mod python;
-mod gemma;
 mod region;
 mod report;
 mod tag;

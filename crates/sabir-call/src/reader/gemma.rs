@@ -15,6 +15,9 @@
 //! argument = (name | string) ":" value
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use crate::dialect::grammar::GemmaCalls;
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
@@ -23,7 +26,7 @@ use super::python::given::Given;
 use super::python::literal::{Literal, Notation, Reached, Scope};
 use super::python::skip::Skip;
 use super::python::text::starts;
-use super::python::word::{WORD_CAP, Word, WordEnd, blank, in_name};
+use super::python::word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
 use super::region::{Region, Taken, View};
 
 /// What stands before a tool's name.
@@ -95,7 +98,7 @@ impl Gemma {
             given: Given::default(),
             word: Word::default(),
             literal: Literal::new(Notation::Gemma(grammar.quote)),
-            skip: Skip::new(grammar.close, 0),
+            skip: Skip::new(grammar.close, 0, false),
         }
     }
 
@@ -201,8 +204,8 @@ impl Gemma {
     fn value(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
         let scope = Scope { view, index: self.index(), name: self.given.last() };
         match self.literal.read(scope, from, out) {
-            Reached::More(at) => return Next::Wait(at),
-            Reached::Wrong(at) => return self.give_up(at),
+            Reached::More(at) => Next::Wait(at),
+            Reached::Wrong(at) => self.give_up(at),
             Reached::End(at) => {
                 self.state = if self.state == State::Quoted { State::Colon(true) } else { State::Comma };
                 Next::To(at)
@@ -247,9 +250,9 @@ impl Gemma {
 
     /// Something else stands there than what was expected.
     fn wrong(&mut self, view: View<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let found = rest(view, at).chars().next().unwrap_or_default();
-        let message = format!("{expected}, found `{}`", found.escape_debug());
-        let span = Span::new(view.offset + at, view.offset + at + found.len_utf8());
+        let (found, len) = found(rest(view, at));
+        let message = format!("{expected}, {found}");
+        let span = Span::new(view.offset + at, view.offset + at + len);
         let GemmaCalls { open, close, quote } = self.grammar;
         let hint = format!("write `{open}call:tool{{name:{quote}value{quote}}}{close}`");
         self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), at, out)

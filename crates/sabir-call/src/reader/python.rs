@@ -41,7 +41,7 @@ use given::Given;
 use literal::{Literal, Notation};
 use skip::Skip;
 use text::starts;
-use word::{WORD_CAP, Word, WordEnd, blank, in_name};
+use word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
 
 /// Reads calls as Python writes them.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Python {
             call: Call::default(),
             word: Word::default(),
             literal: Literal::new(Notation::Python),
-            skip: Skip::new("", 0),
+            skip: Skip::new("", 0, false),
         }
     }
 
@@ -288,9 +288,9 @@ impl Python {
 
     /// Something else stands there than what was expected.
     fn wrong(&mut self, view: View<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let found = rest(view, at).chars().next().unwrap_or_default();
-        let message = format!("{expected}, found `{}`", found.escape_debug());
-        let span = Span::new(view.offset + at, view.offset + at + found.len_utf8());
+        let (found, len) = found(rest(view, at));
+        let message = format!("{expected}, {found}");
+        let span = Span::new(view.offset + at, view.offset + at + len);
         let hint = "write `[tool(name=\"value\")]`, and nothing else in the list";
         self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
     }
@@ -319,7 +319,8 @@ impl Python {
             self.end_call(offset + at, out);
             return Next::Over(at);
         }
-        self.skip = Skip::new(self.grammar.close, depth);
+        let word = self.state == State::Equals || self.literal.in_word();
+        self.skip = Skip::new(self.grammar.close, depth, word);
         self.state = State::Skip;
         Next::To(at)
     }

@@ -5,8 +5,9 @@
 //! out as JSON source text (form `Json`) without white space: other quotes become double ones, tuples become lists,
 //! trailing commas vanish, keys become strings. Escapes that Python does not know keep their backslash.
 //!
-//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings. They end in an error fault. So does
-//! `(1)`, which Python reads as 1 where a tuple was perhaps meant.
+//! Unsupported: names, calls and operators as values, sets, bytes, formatted strings, comments. They end in an error fault,
+//! and so does `(1)`, which Python reads as 1 where a tuple was perhaps meant. `\N{…}` stays as it stands. Looser than Python:
+//! a line may end inside a string with single quotes, with a warning, because models forget to escape it.
 //!
 //! Grammar as implemented, white space between all tokens:
 //!
@@ -30,7 +31,7 @@ use super::super::region::View;
 use super::nest::{Bracket, LEVELS, Nest};
 use super::number::{Number, Took};
 use super::text::{Quote, Special, escape_json};
-use super::word::{WORD_CAP, Word, WordEnd, blank, in_name, in_word};
+use super::word::{WORD_CAP, Word, WordEnd, blank, found, in_name, in_word};
 
 const HINT: &str = "write values as literals: \"text\", 1, True, None, [1, 2], {\"key\": 1}";
 
@@ -162,6 +163,11 @@ impl Literal {
         self.nest.depth()
     }
 
+    /// Whether the last thing read is a word.
+    pub(in crate::reader) fn in_word(&self) -> bool {
+        matches!(self.state, State::Word(_))
+    }
+
     /// The hot path: takes a whole chunk that is nothing but a piece of a string.
     #[inline]
     pub(in crate::reader) fn take(&mut self, index: u32, chunk: &str, out: &mut dyn Sink) -> bool {
@@ -256,10 +262,14 @@ impl Literal {
         };
         if !self.nest.open(bracket) {
             let message = format!("the value is nested deeper than {LEVELS} levels");
-            self.fault(scope, FaultKind::Limit, scope.span(at, 1), (&message, "write a flatter value"), out);
+            self.fault(
+                scope,
+                Fault::error(FaultKind::Limit, scope.span(at, 1), message).hint("write a flatter value"),
+                out,
+            );
             return Next::Wrong(at);
         }
-        self.start(scope, ArgForm::Json, at, role, out);
+        self.start(scope, (ArgForm::Json, at), role, out);
         self.text.push(if bracket == Bracket::Map { '{' } else { '[' });
         self.state = State::Item(true);
         Next::To(at + 1)
@@ -268,7 +278,7 @@ impl Literal {
     /// The first byte of a number or a word.
     fn scalar(&mut self, scope: Scope<'_>, at: usize, (byte, role): (u8, Role), out: &mut dyn Sink) -> Next {
         if Number::starts(byte) {
-            self.start(scope, ArgForm::Json, at, role, out);
+            self.start(scope, (ArgForm::Json, at), role, out);
             if role == Role::Key {
                 self.text.push('"');
             }
@@ -327,7 +337,7 @@ impl Literal {
         if inner == Bracket::Group && self.state == State::After {
             let message = "brackets around one value: a tuple has a comma, and a plain value no brackets";
             let hint = "write a list as `[1]`, or the value alone";
-            self.fault(scope, FaultKind::MalformedJson, scope.span(at, 1), (message, hint), out);
+            self.fault(scope, Fault::error(FaultKind::MalformedJson, scope.span(at, 1), message).hint(hint), out);
         }
         self.text.push(if inner == Bracket::Map { '}' } else { ']' });
         self.nest.close();
@@ -406,14 +416,14 @@ impl Literal {
             (format!("a value was expected, found the word `{word}`"), "put strings in quotes")
         };
         let span = self.word_span(scope, at);
-        self.fault(scope, FaultKind::MalformedJson, span, (&message, hint), out);
+        self.fault(scope, Fault::error(FaultKind::MalformedJson, span, message).hint(hint), out);
         Next::Wrong(at)
     }
 
     fn too_long(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) -> Next {
         let message = format!("a word is longer than {WORD_CAP} bytes");
         let span = self.word_span(scope, at);
-        self.fault(scope, FaultKind::Limit, span, (&message, "put strings in quotes"), out);
+        self.fault(scope, Fault::error(FaultKind::Limit, span, message).hint("put strings in quotes"), out);
         Next::Wrong(at)
     }
 
@@ -424,7 +434,7 @@ impl Literal {
     }
 
     /// Opens the argument, if the value is a whole one.
-    fn start(&mut self, scope: Scope<'_>, form: ArgForm, at: usize, role: Role, out: &mut dyn Sink) {
+    fn start(&mut self, scope: Scope<'_>, (form, at): (ArgForm, usize), role: Role, out: &mut dyn Sink) {
         if role == Role::Argument {
             let (Scope { index, name, .. }, at) = (scope, scope.view.offset + at);
             out.event(Event::ArgStart { index, name, form, at });
@@ -445,24 +455,17 @@ impl Literal {
 
     /// Something else stands there than what was expected.
     fn unexpected(&mut self, scope: Scope<'_>, at: usize, expected: &str, out: &mut dyn Sink) -> Next {
-        let found = scope.rest(at).chars().next().unwrap_or_default();
-        let message = format!("in `{}`: {expected}, found `{}`", scope.name, found.escape_debug());
-        let span = scope.span(at, found.len_utf8());
-        self.fault(scope, FaultKind::MalformedJson, span, (&message, HINT), out);
+        let (found, len) = found(scope.rest(at));
+        let message = format!("in `{}`: {expected}, {found}", scope.name);
+        let span = scope.span(at, len);
+        self.fault(scope, Fault::error(FaultKind::MalformedJson, span, message).hint(HINT), out);
         Next::Wrong(at)
     }
 
-    fn fault(
-        &mut self,
-        scope: Scope<'_>,
-        kind: FaultKind,
-        span: Span,
-        (message, hint): (&str, &str),
-        out: &mut dyn Sink,
-    ) {
+    fn fault(&mut self, scope: Scope<'_>, fault: Fault, out: &mut dyn Sink) {
         // What was read before the mistake goes out before the fault, however the text was cut into chunks.
         self.flush(scope, out);
-        out.event(Event::Fault(&Fault::error(kind, span, message).in_call(scope.index).hint(hint)));
+        out.event(Event::Fault(&fault.in_call(scope.index)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! How deep in brackets a value is, and in which: a stack of two bits a level.
 
-/// The most levels of a value. Deeper ones are a mistake or an attack, and readers of JSON give up at 128.
-pub(in crate::reader) const LEVELS: usize = 512;
+/// The most levels of a value. Deeper ones are a mistake or an attack; readers of JSON give up at 128.
+pub(in crate::reader) const LEVELS: usize = 256;
 
 const IN_A_BYTE: usize = 4;
 

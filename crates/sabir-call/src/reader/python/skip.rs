@@ -21,9 +21,10 @@ pub(in crate::reader) struct Skip {
 }
 
 impl Skip {
-    /// Up to the marker, or where there is none up to the end of so many brackets.
-    pub(in crate::reader) fn new(close: &'static str, depth: usize) -> Self {
-        Self { close, depth, quote: None, escaped: false, before: 0 }
+    /// Up to the marker, or where there is none up to the end of so many brackets. Whether a word stands before it says
+    /// what a single quote right there means.
+    pub(in crate::reader) fn new(close: &'static str, depth: usize, word: bool) -> Self {
+        Self { close, depth, quote: None, escaped: false, before: if word { b'w' } else { b' ' } }
     }
 
     /// How many bytes to take, and whether the region is over there.

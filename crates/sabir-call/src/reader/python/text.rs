@@ -38,6 +38,14 @@ pub(in crate::reader) enum Escape {
 }
 
 impl Quote {
+    /// The same without escapes.
+    pub(in crate::reader) fn raw(self) -> Self {
+        match self {
+            Self::Python { byte, triple, .. } => Self::Python { byte, triple, raw: true },
+            other => other,
+        }
+    }
+
     /// The first byte of what ends the string.
     pub(in crate::reader) fn byte(self) -> u8 {
         match self {

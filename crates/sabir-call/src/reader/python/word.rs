@@ -67,6 +67,13 @@ pub(in crate::reader) fn in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
+/// What stands at the start of `rest` in place of what was expected, in words, and its length.
+pub(in crate::reader) fn found(rest: &str) -> (String, usize) {
+    let c = rest.chars().next().unwrap_or_default();
+    let shown = if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    (format!("found `{shown}`"), c.len_utf8())
+}
+
 /// White space between things.
 pub(in crate::reader) fn blank(rest: &str) -> usize {
     rest.bytes().take_while(u8::is_ascii_whitespace).count()

@@ -37,7 +37,7 @@ impl Literal {
         (role, quote, len): (Role, Quote, usize),
         out: &mut dyn Sink,
     ) -> Next {
-        self.start(scope, ArgForm::String, at + len, role, out);
+        self.start(scope, (ArgForm::String, at + len), role, out);
         if matches!(role, Role::Key | Role::Element) {
             self.text.push('"');
         }
@@ -59,15 +59,16 @@ impl Literal {
                 let message = format!("`{prefix}` before a string: bytes and formatted strings are no values");
                 let raw = prefix.contains(['r', 'R']);
                 let span = self.word_span(scope, at);
-                self.fault(scope, FaultKind::MalformedJson, span, (&message, "write a plain string"), out);
+                self.fault(
+                    scope,
+                    Fault::error(FaultKind::MalformedJson, span, message).hint("write a plain string"),
+                    out,
+                );
                 raw
             }
             _ => return self.unknown_word(scope, at, out),
         };
-        let quote = match quote {
-            Quote::Python { byte, triple, .. } => Quote::Python { byte, triple, raw },
-            other => other,
-        };
+        let quote = if raw { quote.raw() } else { quote };
         self.open_string(scope, at, (role, quote, len), out)
     }
 
@@ -126,7 +127,7 @@ impl Literal {
             Escape::Wrong(len) => {
                 let message = format!("in `{}`: an escape that cannot be read", scope.name);
                 let hint = "write `\\\\` for a backslash";
-                self.fault(scope, FaultKind::MalformedJson, scope.span(at, len), (&message, hint), out);
+                self.fault(scope, Fault::error(FaultKind::MalformedJson, scope.span(at, len), message).hint(hint), out);
                 Some(self.itself(scope, at, (role, 1)))
             }
         }
@@ -149,12 +150,19 @@ impl Literal {
 
     /// Behind a string: another one continues it.
     pub(super) fn after_text(&mut self, scope: Scope<'_>, at: usize, role: Role, out: &mut dyn Sink) -> Next {
-        match self.opening(scope.rest(at)) {
+        let rest = scope.rest(at);
+        let letter = rest.bytes().next().filter(|byte| b"rRuU".contains(byte));
+        let prefix = usize::from(letter.is_some());
+        let behind = rest.get(prefix..).unwrap_or_default();
+        if behind.is_empty() {
+            return Next::Wait(at);
+        }
+        match self.opening(behind) {
             None => Next::Wait(at),
             Some(Some((quote, len))) => {
-                self.quote = quote;
+                self.quote = if matches!(letter, Some(b'r' | b'R')) { quote.raw() } else { quote };
                 self.state = State::Text(role);
-                Next::To(at + len)
+                Next::To(at + prefix + len)
             }
             Some(None) => self.finish_string(scope, at, role, out),
         }

@@ -1,36 +1,57 @@
-//! The arguments of a native call, streamed: a resumable scanner over the JSON text of one object.
+//! The arguments of a call, streamed: a resumable scanner over the JSON text of one object.
 //!
-//! Supported: one object, or no text, or `null` (both mean no arguments). String values are decoded as they arrive,
-//! every other value is passed on as its source text, which the gates parse. A top-level string (doubly encoded
-//! arguments) is delivered as one `String` argument with an empty name. Raw control characters in strings are taken as
-//! they stand, with a warning; a lone surrogate becomes U+FFFD, with a warning.
+//! Supported: one object, or no text, or `null` (both mean no arguments); as the whole text of a native call, or as a value
+//! inside a longer text. String values are decoded as they arrive, every other value is passed on as its source text,
+//! which the gates parse. A top-level string (doubly encoded arguments) is delivered as one `String` argument with an
+//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate becomes U+FFFD,
+//! with a warning.
 //!
-//! Unsupported: comments, single quotes, bare words as keys. They end in a `malformed_json` fault.
+//! Where strict reading stops at a place where a key or a value should start (single quotes, a bare key, a comma before
+//! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
+//! form `Json`: from the argument that could not be read (from the object's `{` where that was the first one) to the
+//! object's closing bracket inclusive, which is found by brackets and strings alone (`json/balance.rs`). The gates repair
+//! or reject that rest.
+//!
+//! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text behind the object of a
+//! native call. They end in a `malformed_json` fault.
 //!
 //! Grammar as implemented, `ws` between all tokens: `{ (string : value (, string : value)*)? }`, where `value` is a
-//! string, a run without `,}]` and white space, or a balanced run of `{…}` and `[…]` whose strings are skipped. Each byte
-//! is looked at a bounded number of times; what is kept between two pushes is the current key, the keys seen, and at most a
-//! broken-off escape.
+//! string, a word, or a balanced run of `{…}` and `[…]` whose strings are skipped; `rest = (, value)* }` with `value` as
+//! balanced as that. Each byte is looked at a bounded number of times; what is kept between two pushes is the source of
+//! the current key (at most 64 KiB), the keys seen, and at most a broken-off escape.
+
+pub(crate) mod balance;
+mod string;
 
 use std::collections::HashSet;
 
 use crate::event::{ArgForm, Event, Sink};
-use crate::fault::{Fault, FaultKind, Span};
-use crate::lanes::{LANES, below, first, lanes};
+use crate::fault::{Fault, FaultKind, Origin, Span};
+
+use balance::{Balance, Guard, Stop, UNGUARDED};
+use string::{Escape, Unescaped, plain_end, unescape};
+
+/// The longest source text of a key and what stands between it and its value, in bytes.
+const HEAD_CAP: usize = 64 * 1024;
 
 /// Reads the JSON text of one call's arguments and emits `ArgStart`, `ArgDelta`, `ArgEnd` and faults for it.
 #[derive(Debug)]
 pub struct ArgumentScanner {
     index: u32,
+    origin: Origin,
+    guard: Guard,
     state: State,
-    /// Bytes taken in earlier pushes.
+    /// Of the next piece's first byte.
     offset: usize,
+    /// Source text from where the rest would begin, until the value starts.
+    head: String,
+    /// The head is longer than may be kept.
+    over: bool,
     key: String,
     keys: HashSet<String>,
-    escape: Escape,
-    /// Decoded text that has not gone out yet; empty between pushes.
-    decoded: String,
-    warned: bool,
+    strings: Strings,
+    /// Finds the end of whatever is passed on as its source text.
+    balance: Balance,
 }
 
 /// What [`ArgumentScanner::finish`] found.
@@ -42,6 +63,17 @@ pub enum Whole {
     No,
     /// The text can never be an object of arguments; a fault has been emitted.
     Broken,
+}
+
+/// How far [`ArgumentScanner::read_value`] came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// All of the text was taken.
+    More,
+    /// The value ended before this byte.
+    Ended(usize),
+    /// A guarded byte stands here, outside of strings; it was not taken.
+    Guard(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,101 +94,197 @@ enum State {
     Value,
     /// Inside a string value; `true`: it is the whole text (double encoding).
     Text(bool),
-    /// Inside a number or a word.
-    Scalar,
-    /// Inside an object or array of that depth.
-    Nested(u32),
-    /// Inside a string of a nested value; `true`: after a backslash.
-    NestedText(u32, bool),
+    /// Inside a value that is passed on as its source text.
+    Source,
+    /// Inside the rest of an object that is not strict.
+    Rest,
     /// After a value.
     Comma,
     /// After the object.
     End,
+    /// Inside something that is passed over, because a fault says what is wrong.
+    Skip,
     /// Beyond hope.
     Broken,
 }
 
-/// A string escape that may be broken off between two pushes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Escape {
-    #[default]
-    None,
-    /// After the backslash.
-    Open,
-    /// After `\u`, inside its four digits: digits read, their value, the high surrogate before them.
-    Unicode(u8, u16, u16),
-    /// After a high surrogate.
-    High(u16),
-    /// After a high surrogate and a backslash.
-    HighOpen(u16),
+/// The string that is being decoded.
+#[derive(Debug, Default)]
+struct Strings {
+    escape: Escape,
+    /// Decoded text that has not gone out yet; empty between pushes.
+    decoded: String,
+    /// A mistake that stops nothing has been told.
+    warned: bool,
+    /// An unknown escape has been told.
+    faulted: bool,
 }
 
 impl ArgumentScanner {
-    /// A scanner for the call of that index.
+    /// A scanner for the whole argument text of the native call of that index.
     pub fn new(index: u32) -> Self {
         Self {
             index,
+            origin: Origin::Arguments,
+            guard: UNGUARDED,
             state: State::Start,
             offset: 0,
+            head: String::new(),
+            over: false,
             key: String::new(),
             keys: HashSet::new(),
-            escape: Escape::None,
-            decoded: String::new(),
-            warned: false,
+            strings: Strings::default(),
+            balance: Balance::value(),
         }
+    }
+
+    /// A scanner for a value that stands in the assistant text, where positions count. Use [`Self::read_value`].
+    pub(crate) fn embedded(index: u32, guard: Guard) -> Self {
+        Self { origin: Origin::Text, guard, ..Self::new(index) }
+    }
+
+    /// Takes the value as an object that is not strict, whatever it holds.
+    pub(crate) fn relax(&mut self, offset: usize, out: &mut dyn Sink) {
+        self.offset = offset;
+        self.balance = Balance::value();
+        self.rest(0, out);
     }
 
     /// Takes the next piece.
     #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
         // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
-        let inside = matches!(self.state, State::Text(_)) && self.escape == Escape::None && !chunk.is_empty();
+        let inside = self.inside() && !chunk.is_empty();
         let plain = if inside { plain_end(chunk.as_bytes(), 0) } else { 0 };
         if inside && plain == chunk.len() {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
         } else {
             let at = if inside { self.string(chunk, 0, plain, out) } else { 0 };
-            if at < chunk.len() || self.escape != Escape::None {
-                self.read(chunk, at, out);
+            if at < chunk.len() || self.strings.escape != Escape::None {
+                self.read(chunk, at, false, out);
             }
         }
         self.offset = self.offset.saturating_add(chunk.len());
     }
 
-    /// Reads a piece that may hold anything.
-    #[inline(never)]
-    fn read(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) {
-        let mut at = from;
-        while let Some(&byte) = chunk.as_bytes().get(at) {
-            at = match self.state {
-                State::Broken => break,
-                State::Key | State::Text(_) if self.escape != Escape::None => self.escaped(byte, at, out),
-                State::Key | State::Text(_) => self.string(chunk, at, at, out),
-                State::Scalar | State::Nested(_) | State::NestedText(..) => self.source(chunk, at, out),
-                _ => self.token(byte, at, out),
-            };
+    /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
+    #[inline]
+    pub(crate) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        if !self.inside() || chunk.is_empty() {
+            return false;
         }
-        // Before an escape that is broken off.
-        self.deliver("", out);
+        let plain = plain_end(chunk.as_bytes(), 0);
+        if plain == chunk.len() {
+            out.event(Event::ArgDelta { index: self.index, text: chunk });
+            return true;
+        }
+        self.take_escaped(chunk, plain, out)
+    }
+
+    /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
+    /// guarded one.
+    pub(crate) fn read_value(&mut self, piece: (&str, usize), pass: bool, out: &mut dyn Sink) -> Read {
+        let (text, offset) = piece;
+        self.offset = offset;
+        let at = self.read(text, 0, pass, out);
+        if self.ended() {
+            return Read::Ended(at);
+        }
+        if at < text.len() { Read::Guard(at) } else { Read::More }
+    }
+
+    /// The value is given up at that offset: closes the argument that is open. Returns what is missing of the value;
+    /// `None`: a fault has told what is wrong with it.
+    pub(crate) fn abandon(&mut self, at: usize, out: &mut dyn Sink) -> Option<&'static str> {
+        let missing = match self.state {
+            State::Skip | State::Broken => None,
+            State::Source | State::Rest => Some("a closing bracket"),
+            _ => Some("`}`"),
+        };
+        if matches!(self.state, State::Text(_) | State::Source | State::Rest) {
+            out.event(Event::ArgEnd { index: self.index, lead: "", at });
+        }
+        self.state = State::Broken;
+        missing
     }
 
     /// Whether the text so far is whole. Nothing may be pushed afterwards.
     pub fn finish(&mut self, out: &mut dyn Sink) -> Whole {
         match self.state {
-            State::Start | State::End | State::Null(4) => Whole::Yes,
+            State::Start | State::End => Whole::Yes,
             State::Null(_) => {
                 self.broken(0, "the arguments are no JSON object", out);
                 Whole::Broken
             }
-            State::Broken => Whole::Broken,
+            State::Skip | State::Broken => Whole::Broken,
             _ => Whole::No,
         }
+    }
+
+    #[inline]
+    fn inside(&self) -> bool {
+        matches!(self.state, State::Text(_)) && self.strings.escape == Escape::None
+    }
+
+    fn ended(&self) -> bool {
+        matches!(self.state, State::End | State::Broken)
+    }
+
+    /// Reads a piece that may hold anything, up to a guarded byte or, inside a longer text, the end of the value.
+    #[inline(never)]
+    fn read(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn Sink) -> usize {
+        let mut at = from;
+        while let Some(&byte) = chunk.as_bytes().get(at) {
+            let pass = pass && at == from;
+            if self.ended() && (self.state == State::Broken || self.origin == Origin::Text) {
+                break;
+            }
+            let next = match self.state {
+                State::Key | State::Text(_) if self.strings.escape != Escape::None => self.escaped(byte, at, out),
+                State::Key | State::Text(_) => self.string(chunk, at, at, out),
+                State::Source | State::Rest | State::Skip => {
+                    let (next, guarded) = self.source(chunk, at, pass, out);
+                    if guarded {
+                        at = next;
+                        break;
+                    }
+                    next
+                }
+                _ if self.guard.contains(&byte) && !pass => break,
+                _ => self.token(byte, at, out),
+            };
+            self.remember(chunk.get(at..next).unwrap_or_default());
+            at = next;
+        }
+        // Before an escape that is broken off.
+        self.deliver("", out);
+        at
+    }
+
+    /// Keeps the source of what may turn out to be the rest.
+    fn remember(&mut self, source: &str) {
+        if matches!(self.state, State::FirstKey | State::Key | State::Colon | State::Value) && !self.over {
+            let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(self.head.len()).min(source.len()));
+            self.head.push_str(source.get(..room).unwrap_or_default());
+            self.over = room < source.len();
+        }
+    }
+
+    /// Forgets the head; one that was too long is told. Returns what was kept of it.
+    fn behead(&mut self, at: usize, out: &mut dyn Sink) -> String {
+        if std::mem::take(&mut self.over) {
+            let message = format!("the key of an argument is longer than {HEAD_CAP} bytes");
+            self.tell(Fault::error(FaultKind::Limit, self.span(at), message), out);
+            self.key.clear();
+            self.head.clear();
+        }
+        std::mem::take(&mut self.head)
     }
 
     /// One byte between values: punctuation, white space, or the first byte of something.
     fn token(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
         let next = at + 1;
-        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, State::Null(1..=3)) {
+        if matches!(byte, b' ' | b'\t' | b'\n' | b'\r') && !matches!(self.state, State::Null(_)) {
             return next;
         }
         self.state = match (self.state, byte) {
@@ -169,19 +297,17 @@ impl ArgumentScanner {
             }
             (State::Null(1), b'u') => State::Null(2),
             (State::Null(2), b'l') => State::Null(3),
-            (State::Null(3), b'l') => State::Null(4),
+            (State::Null(3), b'l') => State::End,
             (State::FirstKey, b'}') | (State::Comma, b'}') => State::End,
             (State::FirstKey | State::NextKey, b'"') => {
                 self.key.clear();
                 State::Key
             }
+            (State::FirstKey | State::NextKey, _) => return self.rest(at, out),
             (State::Colon, b':') => State::Value,
             (State::Comma, b',') => State::NextKey,
             (State::Value, _) => return self.value(byte, at, out),
-            (state, _) => {
-                self.broken(at, expectation(state), out);
-                State::Broken
-            }
+            (state, _) => return self.unexpected(state, at, out),
         };
         next
     }
@@ -193,34 +319,60 @@ impl ArgumentScanner {
                 self.state = State::Text(false);
                 at + 1
             }
-            b'{' | b'[' => {
+            b'{' | b'[' | b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.open(ArgForm::Json, at, out);
-                self.state = State::Nested(0);
+                self.balance = Balance::value();
+                self.state = State::Source;
                 at
             }
-            b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                self.open(ArgForm::Json, at, out);
-                self.state = State::Scalar;
-                at
-            }
-            _ => {
+            b',' | b'}' | b']' => {
                 self.broken(at, "a value was expected after `:`", out);
-                self.state = State::Broken;
-                at + 1
+                self.skip(Balance::inside(1, true));
+                at
             }
+            _ => self.rest(at, out),
         }
     }
 
+    /// What cannot be read in any way. The text is followed to the object's end, which may matter to what stands behind it.
+    fn unexpected(&mut self, state: State, at: usize, out: &mut dyn Sink) -> usize {
+        self.broken(at, expectation(state), out);
+        match state {
+            State::Start => self.skip(Balance::value()),
+            State::Null(_) => self.skip(Balance::inside(0, false)),
+            State::End => self.state = State::Broken,
+            _ => self.skip(Balance::inside(1, false)),
+        }
+        at
+    }
+
+    fn skip(&mut self, balance: Balance) {
+        self.balance = balance;
+        self.state = State::Skip;
+    }
+
+    /// Strict reading stops here: begins the argument that holds the rest of the object.
+    fn rest(&mut self, at: usize, out: &mut dyn Sink) -> usize {
+        let head = self.behead(at, out);
+        let start = (self.offset + at).saturating_sub(head.len());
+        out.event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: start });
+        if !head.is_empty() {
+            out.event(Event::ArgDelta { index: self.index, text: &head });
+        }
+        if self.state != State::Start {
+            self.balance = Balance::inside(1, true);
+        }
+        self.state = State::Rest;
+        at
+    }
+
     fn open(&mut self, form: ArgForm, at: usize, out: &mut dyn Sink) {
+        self.behead(at, out);
         let at = self.offset + at;
         if !self.keys.insert(self.key.clone()) {
-            let fault = Fault::error(
-                FaultKind::DoubledArgument,
-                Span::new(at, at),
-                format!("the argument `{}` is given twice", self.key),
-            );
-            let fault = fault.in_call(self.index).in_argument(self.key.clone()).in_arguments_text();
-            out.event(Event::Fault(&fault.hint("give it once")));
+            let message = format!("the argument `{}` is given twice", self.key);
+            let fault = Fault::error(FaultKind::DoubledArgument, Span::new(at, at), message);
+            self.tell(fault.in_argument(self.key.clone()).hint("give it once"), out);
         }
         out.event(Event::ArgStart { index: self.index, name: &self.key, form, at });
     }
@@ -229,43 +381,27 @@ impl ArgumentScanner {
         out.event(Event::ArgEnd { index: self.index, lead: "", at: self.offset + at });
     }
 
-    /// The source text of a value that is no string, up to its end or the chunk's.
-    fn source(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
-        let bytes = chunk.as_bytes();
-        let (mut at, mut end) = (from, None);
-        loop {
-            if let State::NestedText(_, false) = self.state {
-                at = plain_end(bytes, at);
-            }
-            let Some(&byte) = bytes.get(at) else { break };
-            self.state = match (self.state, byte) {
-                (State::NestedText(depth, true), _) => State::NestedText(depth, false),
-                (State::NestedText(depth, false), b'\\') => State::NestedText(depth, true),
-                (State::NestedText(depth, false), b'"') => State::Nested(depth),
-                (State::Nested(depth), b'"') => State::NestedText(depth, false),
-                (State::Nested(depth), b'{' | b'[') => State::Nested(depth.saturating_add(1)),
-                (State::Nested(0 | 1), b'}' | b']') => {
-                    end = Some(at + 1);
-                    break;
-                }
-                (State::Nested(depth), b'}' | b']') => State::Nested(depth - 1),
-                (State::Scalar, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r') => {
-                    end = Some(at);
-                    break;
-                }
-                (state, _) => state,
-            };
-            at += 1;
-        }
-        let to = end.unwrap_or(chunk.len());
-        if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty()) {
+    /// Source text that is passed on or over, up to its end, the chunk's, or a guarded byte (`true`).
+    fn source(&mut self, chunk: &str, from: usize, pass: bool, out: &mut dyn Sink) -> (usize, bool) {
+        let stop = self.balance.scan(chunk.as_bytes(), from, self.guard, pass);
+        let to = match stop {
+            Stop::End(at) | Stop::Guard(at) => at,
+            Stop::More => chunk.len(),
+        };
+        if let Some(text) = chunk.get(from..to).filter(|text| !text.is_empty() && self.state != State::Skip) {
             out.event(Event::ArgDelta { index: self.index, text });
         }
-        if end.is_some() {
-            self.close(to, out);
-            self.state = State::Comma;
+        if let Stop::End(_) = stop {
+            if self.state != State::Skip {
+                self.close(to, out);
+            }
+            self.state = match self.state {
+                State::Source => State::Comma,
+                State::Rest => State::End,
+                _ => State::Broken,
+            };
         }
-        to
+        (to, matches!(stop, Stop::Guard(_)))
     }
 
     /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
@@ -289,19 +425,19 @@ impl ArgumentScanner {
                     return at + 1;
                 }
                 Some(b'\\') => {
-                    self.decoded.push_str(text);
+                    self.strings.decoded.push_str(text);
                     let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
-                        self.escape = Escape::Open;
+                        self.strings.escape = Escape::Open;
                         return at + 1;
                     };
-                    self.decoded.push(c);
+                    self.strings.decoded.push(c);
                     at += 2;
                     run = at;
                 }
                 Some(_) => {
-                    self.decoded.push_str(text);
+                    self.strings.decoded.push_str(text);
                     self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
-                    self.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
+                    self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
                     at += 1;
                     run = at;
                 }
@@ -309,22 +445,58 @@ impl ArgumentScanner {
         }
     }
 
+    /// [`Self::take`] of a chunk with a special character at `plain`: nothing goes out before the chunk is known to hold
+    /// neither the string's end nor a mistake.
+    #[inline(never)]
+    fn take_escaped(&mut self, chunk: &str, plain: usize, out: &mut dyn Sink) -> bool {
+        let bytes = chunk.as_bytes();
+        let (mut run, mut at) = (0, plain);
+        let whole = loop {
+            let text = chunk.get(run..at).unwrap_or_default();
+            match (bytes.get(at), bytes.get(at + 1)) {
+                (None, _) => {
+                    self.strings.decoded.push_str(text);
+                    break true;
+                }
+                (Some(b'\\'), Some(letter)) => {
+                    let Some(c) = unescape(*letter) else { break false };
+                    self.strings.decoded.push_str(text);
+                    self.strings.decoded.push(c);
+                }
+                (Some(b'\\'), None) => {
+                    self.strings.decoded.push_str(text);
+                    self.strings.escape = Escape::Open;
+                    break true;
+                }
+                _ => break false,
+            }
+            run = at + 2;
+            at = plain_end(bytes, run);
+        };
+        if whole {
+            self.deliver("", out);
+        }
+        self.strings.decoded.clear();
+        whole
+    }
+
     /// Hands on what has been decoded, and `tail` behind it.
     #[inline]
     fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
-        if self.decoded.is_empty() && self.state != State::Key {
+        let decoded = &mut self.strings.decoded;
+        if decoded.is_empty() && self.state != State::Key {
             if !tail.is_empty() {
                 out.event(Event::ArgDelta { index: self.index, text: tail });
             }
             return;
         }
-        self.decoded.push_str(tail);
+        decoded.push_str(tail);
         if self.state == State::Key {
-            self.key.push_str(&self.decoded);
+            self.key.push_str(if self.over { "" } else { decoded });
         } else {
-            out.event(Event::ArgDelta { index: self.index, text: &self.decoded });
+            out.event(Event::ArgDelta { index: self.index, text: decoded });
         }
-        self.decoded.clear();
+        decoded.clear();
     }
 
     fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
@@ -340,147 +512,67 @@ impl ArgumentScanner {
 
     /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
     fn escaped(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
-        let next = at + 1;
-        self.escape = match (self.escape, byte) {
-            (Escape::Open, b'u') => Escape::Unicode(0, 0, 0),
-            (Escape::HighOpen(high), b'u') => Escape::Unicode(0, 0, high),
-            (Escape::High(high), b'\\') => Escape::HighOpen(high),
-            (Escape::High(_), _) => {
-                self.lone(at, out);
-                self.escape = Escape::None;
-                return at;
+        match self.strings.escape.take(byte) {
+            Unescaped::Taken(c) => {
+                self.strings.decoded.extend(c);
+                at + 1
             }
-            (Escape::HighOpen(_), _) => {
-                self.lone(at, out);
-                self.escape = Escape::Open;
-                return at;
+            Unescaped::Lone(taken) => {
+                self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
+                self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
+                at + usize::from(taken)
             }
-            (Escape::Unicode(count, value, high), _) if byte.is_ascii_hexdigit() => {
-                let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok()).unwrap_or(0);
-                let value = value.wrapping_shl(4) | digit;
-                if count == 3 { self.unit(value, high, at, out) } else { Escape::Unicode(count + 1, value, high) }
-            }
-            (Escape::Open, _) => match unescape(byte) {
-                Some(c) => {
-                    self.decoded.push(c);
-                    Escape::None
+            Unescaped::Unknown => {
+                self.deliver("", out);
+                if !std::mem::replace(&mut self.strings.faulted, true) {
+                    self.broken(at, "no such escape in a JSON string", out);
                 }
-                None => return self.bad_escape(at, out),
-            },
-            _ => return self.bad_escape(at, out),
-        };
-        next
-    }
-
-    /// A whole UTF-16 unit, perhaps after a high surrogate (0: none).
-    fn unit(&mut self, value: u16, high: u16, at: usize, out: &mut dyn Sink) -> Escape {
-        if high != 0 {
-            if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
-                self.decoded.push(c);
-                return Escape::None;
+                let Strings { escape, decoded, .. } = &mut self.strings;
+                escape.written(decoded);
+                at
             }
-            self.lone(at, out);
         }
-        match char::decode_utf16([value]).next() {
-            Some(Ok(c)) => self.decoded.push(c),
-            _ if value < 0xdc00 => return Escape::High(value),
-            _ => self.lone(at, out),
-        }
-        Escape::None
-    }
-
-    fn lone(&mut self, at: usize, out: &mut dyn Sink) {
-        self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
-        self.decoded.push(char::REPLACEMENT_CHARACTER);
-    }
-
-    fn bad_escape(&mut self, at: usize, out: &mut dyn Sink) -> usize {
-        self.deliver("", out);
-        self.broken(at, "no such escape in a JSON string", out);
-        self.escape = Escape::None;
-        self.state = State::Broken;
-        at + 1
     }
 
     fn warn(&mut self, at: usize, message: &str, out: &mut dyn Sink) {
-        if !self.warned {
-            self.warned = true;
+        if !std::mem::replace(&mut self.strings.warned, true) {
             // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
             self.deliver("", out);
-            let span = Span::new(self.offset + at, self.offset + at + 1);
-            let fault = Fault::warning(FaultKind::MalformedJson, span, message);
-            out.event(Event::Fault(&fault.in_call(self.index).in_arguments_text()));
+            self.tell(Fault::warning(FaultKind::MalformedJson, self.span(at), message), out);
         }
     }
 
-    fn broken(&mut self, at: usize, message: &str, out: &mut dyn Sink) {
-        let span = Span::new(self.offset + at, self.offset + at + 1);
+    fn broken(&self, at: usize, message: &str, out: &mut dyn Sink) {
         let message = format!("the arguments are no valid JSON: {message}");
-        let fault = Fault::error(FaultKind::MalformedJson, span, message).in_call(self.index).in_arguments_text();
-        out.event(Event::Fault(&fault.hint("write one JSON object, for example {\"path\": \"a.txt\"}")));
+        let fault = Fault::error(FaultKind::MalformedJson, self.span(at), message);
+        self.tell(fault.hint("write one JSON object, for example {\"path\": \"a.txt\"}"), out);
     }
-}
 
-/// Where the plain text from `from` on ends: at a quote, a backslash, a control character, or with the text.
-fn plain_end(bytes: &[u8], from: usize) -> usize {
-    let special = |word: u64| lanes(word, b'"') | lanes(word, b'\\') | below(word, 0x20);
-    let mut at = from;
-    let mut rest = bytes.get(from..).unwrap_or_default();
-    while let Some((word, after)) = rest.split_first_chunk() {
-        let marks = special(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return at + first(marks);
-        }
-        (at, rest) = (at + LANES, after);
+    fn span(&self, at: usize) -> Span {
+        Span::new(self.offset + at, self.offset + at + 1)
     }
-    if rest.is_empty() {
-        return at;
+
+    fn tell(&self, fault: Fault, out: &mut dyn Sink) {
+        let fault = Fault { origin: self.origin, ..fault.in_call(self.index) };
+        out.event(Event::Fault(&fault));
     }
-    // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
-    let word = match bytes.last_chunk() {
-        Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * rest.len() as u32),
-        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    at + first(special(word))
-}
-
-/// What a letter behind a backslash stands for; 0: nothing, or more than the letter.
-#[expect(clippy::indexing_slicing, reason = "in a constant, where a wrong index does not compile")]
-const LETTERS: [u8; 256] = {
-    let mut letters = [0; 256];
-    letters[b'n' as usize] = b'\n';
-    letters[b't' as usize] = b'\t';
-    letters[b'r' as usize] = b'\r';
-    letters[b'b' as usize] = 8;
-    letters[b'f' as usize] = 12;
-    letters[b'"' as usize] = b'"';
-    letters[b'\\' as usize] = b'\\';
-    letters[b'/' as usize] = b'/';
-    letters
-};
-
-/// A table and no `match`, because a jump would be foreseen wrongly every other time.
-fn unescape(letter: u8) -> Option<char> {
-    LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
 }
 
 fn expectation(state: State) -> &'static str {
     match state {
         State::Start | State::Null(_) => "an object `{…}` was expected",
-        State::FirstKey => "a key in double quotes or `}` was expected",
-        State::NextKey => "a key in double quotes was expected after `,`",
         State::Colon => "`:` was expected after the key",
         State::Comma => "`,` or `}` was expected after the value",
-        State::End => "text follows the closing `}`",
+        State::End => "text follows the arguments",
         _ => "unexpected text",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ArgumentScanner, Whole};
-    use crate::Draft;
+    use super::{ArgumentScanner, Read, Whole};
     use crate::event::{Event, Sink};
+    use crate::{Draft, Origin};
 
     /// Scans `text` in chunks of `size` bytes (at character boundaries) and writes what came out in one line.
     fn scan(text: &str, size: usize) -> String {
@@ -553,13 +645,74 @@ mod tests {
 
     #[test]
     fn broken_text_is_a_fault_with_its_place() {
-        check("{'a': 1}", "malformed_json@1 broken");
         check("{\"a\" 1}", "malformed_json@5 broken");
-        check("{\"a\": 1,}", "a:Json=1 malformed_json@8 broken");
         check("{\"a\": 1} x", "a:Json=1 malformed_json@9 broken");
-        check("{\"a\": \"ab\\qc\"}", "a:String=ab… malformed_json@10 broken");
+        check("{\"a\": \"ab\\qc\"}", "a:String=ab\\\\qc malformed_json@10 whole");
+        check("{\"a\": \"\\u12x\\d\"}", "a:String=\\\\u12x\\\\d malformed_json@11 whole");
         check("{\"a\": }", "malformed_json@6 broken");
+        check("{\"a\": 1 \"b\": 2}", "a:Json=1 malformed_json@8 broken");
         check("[1]", "malformed_json@0 broken");
+        check("nix", "malformed_json@1 broken");
         check("{\"a\": 1, \"a\": 2}", "a:Json=1 a:Json=2 doubled_argument@14 whole");
+    }
+
+    #[test]
+    fn what_is_not_strict_is_left_to_the_gates() {
+        check("{'a': 1}", ":Json={\\'a\\': 1} whole");
+        check(" { a: [1]}\n", ":Json={ a: [1]} whole");
+        check("{\"a\": 1, }", "a:Json=1 :Json=} whole");
+        check("{\"a\": 1, 'b': '}'} ", "a:Json=1 :Json=\\'b\\': \\'}\\'} whole");
+        check("{\"a\": \"x\", \"\\u0062\" : 'it', c: 1}", "a:String=x :Json=\\\"\\\\u0062\\\" : \\'it\\', c: 1} whole");
+        check(
+            "{\"a\": {'b': \"}\", 'c': ['}', 1,]}, \"d\": True}",
+            "a:Json={\\'b\\': \\\"}\\\", \\'c\\': [\\'}\\', 1,]} d:Json=True whole",
+        );
+        check("{'a': 1} x", ":Json={\\'a\\': 1} malformed_json@9 broken");
+        check("{'a': '}", ":Json={\\'a\\': \\'}… cut");
+        check("{\"a\": 1, 'b': {}", "a:Json=1 :Json=\\'b\\': {}… cut");
+    }
+
+    #[test]
+    fn a_key_is_short() {
+        let long = "é".repeat(40_000);
+        for size in [1, 7, 1000, 100_000] {
+            assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
+            assert_eq!(scan(&format!("{{\"{long}\": 'x'}}"), size), ":Json=\\'x\\'} limit@80005 whole");
+        }
+    }
+
+    /// `|` stands where the value must end; a text without it must not.
+    #[test]
+    fn a_value_ends_inside_a_longer_text() {
+        for (marked, faults) in [
+            ("{\"a\": \"}\", 'b': 1}| {", ""),
+            (" null|, \"x\"", ""),
+            ("\"{}\"|}", ""),
+            ("{\"a\": 'x'", ""),
+            ("|}", "10 "),
+            ("[1, \"]\"]|]", "10 "),
+            ("'a}'|}", "10 "),
+            ("12|}", "10 "),
+            ("{\"a\" 1, {}}|}", "15 "),
+        ] {
+            let text = marked.replace('|', "");
+            for size in 1..=text.len() {
+                let mut draft = Draft::default();
+                draft.event(Event::CallStart { index: 0, id: None, name: "f", dialect: None, at: 0, name_at: 0 });
+                let mut scanner = ArgumentScanner::embedded(0, *b"<<");
+                let (mut from, mut end) = (0, None);
+                while from < text.len() && end.is_none() {
+                    let to = (from + size).min(text.len());
+                    if let Read::Ended(at) = scanner.read_value((&text[from..to], 10 + from), false, &mut draft) {
+                        end = Some(from + at);
+                    }
+                    from = to;
+                }
+                assert_eq!(end, marked.find('|'), "in chunks of {size}: {marked}");
+                let places: String = draft.faults.iter().map(|fault| format!("{} ", fault.span.start)).collect();
+                assert_eq!(places, faults, "in chunks of {size}: {marked}");
+                assert!(draft.faults.iter().all(|fault| fault.origin == Origin::Text));
+            }
+        }
     }
 }

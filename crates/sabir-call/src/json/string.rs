@@ -1,0 +1,149 @@
+//! The inside of JSON strings: where plain text ends, and what escapes stand for.
+//!
+//! Supported: all escapes of JSON, broken off anywhere; a surrogate pair is one character.
+//!
+//! Unsupported: escapes that JSON does not know (`\d`, `\'`). They are told, and taken as they stand.
+//!
+//! Grammar as implemented: `\` and one of `"\/bfnrt`, or `\u` and four hexadecimal digits.
+
+use crate::lanes::{LANES, below, first, lanes};
+
+/// An escape that may be broken off between two pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Escape {
+    #[default]
+    None,
+    /// After the backslash.
+    Open,
+    /// After `\u`, inside its four digits: digits read, their value, the high surrogate before them.
+    Unicode(u8, u16, u16),
+    /// After a high surrogate.
+    High(u16),
+    /// After a high surrogate and a backslash.
+    HighOpen(u16),
+}
+
+/// What one byte did to an escape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unescaped {
+    /// It belongs to the escape, which goes on or stands for this.
+    Taken(Option<char>),
+    /// A surrogate had no partner. `true`: the byte belongs to the escape all the same.
+    Lone(bool),
+    /// There is no such escape; the byte does not belong to it.
+    Unknown,
+}
+
+impl Escape {
+    /// Takes one byte behind a backslash.
+    pub(super) fn take(&mut self, byte: u8) -> Unescaped {
+        let before = *self;
+        *self = match (before, byte) {
+            (Self::Open, b'u') => Self::Unicode(0, 0, 0),
+            (Self::HighOpen(high), b'u') => Self::Unicode(0, 0, high),
+            (Self::High(high), b'\\') => Self::HighOpen(high),
+            (Self::High(_), _) => {
+                *self = Self::None;
+                return Unescaped::Lone(false);
+            }
+            (Self::HighOpen(_), _) => {
+                *self = Self::Open;
+                return Unescaped::Lone(false);
+            }
+            (Self::Unicode(count, value, high), _) if byte.is_ascii_hexdigit() => {
+                let digit = char::from(byte).to_digit(16).and_then(|digit| u16::try_from(digit).ok()).unwrap_or(0);
+                let value = value.wrapping_shl(4) | digit;
+                if count == 3 {
+                    return self.unit(value, high);
+                }
+                Self::Unicode(count + 1, value, high)
+            }
+            (Self::Open, _) => {
+                let letter = unescape(byte);
+                if letter.is_some() {
+                    *self = Self::None;
+                    return Unescaped::Taken(letter);
+                }
+                return Unescaped::Unknown;
+            }
+            _ => return Unescaped::Unknown,
+        };
+        Unescaped::Taken(None)
+    }
+
+    /// A whole UTF-16 unit, perhaps after a high surrogate (0: none).
+    fn unit(&mut self, value: u16, high: u16) -> Unescaped {
+        *self = Self::None;
+        if high != 0 {
+            if let Some(Ok(c)) = char::decode_utf16([high, value]).next() {
+                return Unescaped::Taken(Some(c));
+            }
+            // The unit behind the lone one is read anew, as the first of its own escape.
+            *self = Self::Unicode(3, value >> 4, 0);
+            return Unescaped::Lone(false);
+        }
+        match char::decode_utf16([value]).next() {
+            Some(Ok(c)) => Unescaped::Taken(Some(c)),
+            _ if value < 0xdc00 => {
+                *self = Self::High(value);
+                Unescaped::Taken(None)
+            }
+            _ => Unescaped::Lone(true),
+        }
+    }
+
+    /// What was written of an escape that JSON does not know, which is over now.
+    pub(super) fn written(&mut self, into: &mut String) {
+        into.push('\\');
+        if let Self::Unicode(count, value, _) = *self {
+            into.push('u');
+            for digit in (0..count).rev() {
+                into.extend(char::from_digit(u32::from(value >> (4 * u16::from(digit)) & 0xf), 16));
+            }
+        }
+        *self = Self::None;
+    }
+}
+
+/// Where the plain text from `from` on ends: at a quote, a backslash, a control character, or with the text.
+pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
+    let special = |word: u64| lanes(word, b'"') | lanes(word, b'\\') | below(word, 0x20);
+    let mut at = from;
+    let mut rest = bytes.get(from..).unwrap_or_default();
+    while let Some((word, after)) = rest.split_first_chunk() {
+        let marks = special(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return at + first(marks);
+        }
+        (at, rest) = (at + LANES, after);
+    }
+    if rest.is_empty() {
+        return at;
+    }
+    // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
+    let word = match bytes.last_chunk() {
+        Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * rest.len() as u32),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    at + first(special(word))
+}
+
+/// What a letter behind a backslash stands for; 0: nothing, or more than the letter.
+#[expect(clippy::indexing_slicing, reason = "in a constant, where a wrong index does not compile")]
+const LETTERS: [u8; 256] = {
+    let mut letters = [0; 256];
+    letters[b'n' as usize] = b'\n';
+    letters[b't' as usize] = b'\t';
+    letters[b'r' as usize] = b'\r';
+    letters[b'b' as usize] = 8;
+    letters[b'f' as usize] = 12;
+    letters[b'"' as usize] = b'"';
+    letters[b'\\' as usize] = b'\\';
+    letters[b'/' as usize] = b'/';
+    letters
+};
+
+/// A table and no `match`, because a jump would be foreseen wrongly every other time.
+pub(super) fn unescape(letter: u8) -> Option<char> {
+    LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
+}

@@ -27,6 +27,7 @@
 mod call;
 mod doubt;
 mod opening;
+mod payload;
 mod prose;
 mod region;
 mod tag;

@@ -1,0 +1,589 @@
+//! JSON between markers: whole calls, or the arguments behind a name that the reader has read.
+//!
+//! Supported, in any dialect: one object; objects one after another, between white space, `;` or `,`; an array of objects;
+//! a fence around all that. In an object: the name, the arguments and the id under any of their usual keys, in any order;
+//! an object under `function`, `tool` or `function_call`, which then holds them; an array under `tool_calls`, `calls` or
+//! `tool_uses`, which then holds calls. Single quotes around names and keys: the arguments then go to the gates as they
+//! stand. Other keys are passed over.
+//!
+//! Unsupported: arguments beside the name instead of under `arguments` (a fault says so), bare words as keys, comments,
+//! and a missing bracket or comma. The call is rejected, and where its brackets end it is over.
+//!
+//! Grammar as implemented, `ws` between all tokens, `close` the dialect's closing marker (there may be none):
+//!
+//! ```text
+//! calls     = fence? (item ((";" | ",")* item)* | "[" (item ("," item)* ","?)? "]") fence? close
+//! arguments = fence? value? fence? close                             value: see `json.rs`
+//! item      = "{" (pair ("," pair)* ","?)? "}"
+//! pair      = key ":" (name | id | value | item | "[" items "]")
+//! ```
+//!
+//! A marker inside a string is content. Outside of strings no JSON holds a `<`, so that the closing marker, or any other,
+//! ends unfinished JSON there: the fault names the bracket that is missing (`payload/end.rs`).
+
+mod end;
+mod item;
+#[cfg(test)]
+mod tests;
+
+use crate::event::{Certainty, Cut, Event, Sink};
+use crate::fault::{Fault, FaultKind, Span};
+use crate::json::balance::{Balance, Guard, Stop};
+use crate::json::{ArgumentScanner, Read};
+
+use super::region::{Region, Taken, View};
+use end::Marker;
+use item::{Item, Key, Word, meaning};
+
+/// Brackets that calls may be wrapped in. Deeper ones hold no calls.
+const DEPTH: usize = 16;
+
+/// What a dialect says of the region.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Markers {
+    pub(super) dialect: &'static str,
+    /// The closing marker; `""`: the region ends with the JSON.
+    pub(super) close: &'static str,
+    /// Servers strip that marker, because it ends the message.
+    pub(super) stop: bool,
+    /// How sure the reader is of the region.
+    pub(super) sure: Certainty,
+}
+
+/// A call whose name stands before its JSON.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'h> {
+    pub(super) index: u32,
+    pub(super) id: Option<&'h str>,
+    pub(super) name: &'h str,
+    /// Offset of the call's first byte.
+    pub(super) at: usize,
+    /// Offset of the name's first byte.
+    pub(super) name_at: usize,
+}
+
+/// Reads calls as JSON.
+#[derive(Debug)]
+pub(super) struct Payload {
+    markers: Markers,
+    state: State,
+    /// The brackets that are open around and in the call.
+    frames: Vec<Frame>,
+    /// The JSON stands in a fence that has not been closed.
+    fenced: bool,
+    /// Index of the next call.
+    next: u32,
+    /// Offset of the first call's first byte, until that call begins.
+    at: Option<usize>,
+    item: Option<Item>,
+    /// A call that is whole but for whatever closes it, and where its JSON ended.
+    pending: Option<(u32, usize)>,
+    word: Word,
+    balance: Balance,
+    scanner: Option<ArgumentScanner>,
+    /// Bytes behind the JSON that have been looked at and not taken.
+    seen: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the JSON.
+    Before,
+    /// In the word behind a fence.
+    Language,
+    /// Where a call may begin; `true`: after a comma.
+    Item(bool),
+    /// Behind a call in an array.
+    Next,
+    /// After `{`.
+    FirstKey,
+    /// After `,`.
+    NextKey,
+    /// In a key.
+    Key,
+    /// After a key.
+    Colon,
+    /// After `:`.
+    Value(Key),
+    /// In a value of which the source is wanted.
+    Word(Key),
+    /// In a value that is passed over.
+    Skip,
+    /// After a value.
+    Comma,
+    /// In the arguments.
+    Arguments,
+    /// In a call that cannot be read, up to its end.
+    Broken,
+    /// Behind the JSON.
+    After(Tail),
+}
+
+/// What may stand behind the JSON, beside the closing marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Another call.
+    Calls,
+    /// Nothing.
+    Nothing,
+    /// Brackets too many, of which a fault has told; or the text ended in the marker.
+    Brackets,
+}
+
+/// A bracket that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Frame {
+    /// An array of calls.
+    List,
+    /// A call's object.
+    Item,
+    /// An object inside a call that holds what belongs to it.
+    Inner,
+    /// An object that holds an array of calls and is none itself.
+    Wrapper,
+}
+
+/// What a state did with the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Go {
+    /// Went on to this byte.
+    To(usize),
+    /// Went as far as this byte and needs more text.
+    Wait(usize),
+    /// The region ended before this byte.
+    Over(usize),
+    /// A byte stands here that a marker may begin with.
+    Guard(usize),
+}
+
+impl Payload {
+    /// The JSON holds the calls. `index` is the first one's, `at` the offset of its first byte, the opening marker's.
+    pub(super) fn calls(markers: Markers, index: u32, at: usize) -> Self {
+        Self {
+            markers,
+            state: State::Before,
+            frames: Vec::new(),
+            fenced: false,
+            next: index,
+            at: Some(at),
+            item: None,
+            pending: None,
+            word: Word::default(),
+            balance: Balance::value(),
+            scanner: None,
+            seen: 0,
+        }
+    }
+
+    /// The JSON holds the arguments of this call, which begins here.
+    pub(super) fn arguments(markers: Markers, head: Head<'_>, out: &mut dyn Sink) -> Self {
+        let mut payload = Self::calls(markers, head.index, head.at);
+        let mut item = Item::new(head.index, head.at, true);
+        item.name = Some((head.name.to_owned(), head.name_at));
+        item.id = head.id.map(str::to_owned);
+        item.arguments = true;
+        payload.start(&mut item, out);
+        payload.at = None;
+        payload.item = Some(item);
+        payload.scanner = Some(ArgumentScanner::embedded(head.index, payload.guard()));
+        payload
+    }
+
+    /// What a marker may begin with.
+    fn guard(&self) -> Guard {
+        [b'<', self.markers.close.as_bytes().first().copied().unwrap_or(b'<')]
+    }
+
+    /// Whether the name stands before the JSON.
+    fn headed(&self) -> bool {
+        self.frames.is_empty() && self.scanner.is_some()
+    }
+
+    fn step(&mut self, view: View<'_>, at: usize, pass: bool, out: &mut dyn Sink) -> Go {
+        let Some(&byte) = view.text.as_bytes().get(at) else { return Go::Wait(at) };
+        match self.state {
+            State::Key | State::Word(_) | State::Skip | State::Broken => return self.balanced(view, at, pass, out),
+            State::Arguments => return self.read_arguments(view, at, pass, out),
+            _ if self.guard().contains(&byte) && !pass => return Go::Guard(at),
+            State::Language if byte.is_ascii_alphanumeric() => return Go::To(at + 1),
+            State::Language => self.state = State::Before,
+            _ if byte.is_ascii_whitespace() => return Go::To(at + 1),
+            State::Before => return self.begin(view, at, byte, out),
+            State::Item(again) => return self.item(view, at, (byte, again), out),
+            State::Next => return self.next(view, at, byte, out),
+            State::FirstKey | State::NextKey => return self.key(view, at, byte, out),
+            State::Colon if byte == b':' => {
+                self.state = State::Value(meaning(&self.word.text()));
+                return Go::To(at + 1);
+            }
+            State::Value(key) => {
+                let opened = self.value(view.offset + at, byte, key, out);
+                return Go::To(at + usize::from(opened));
+            }
+            State::Comma if byte == b',' => {
+                self.state = State::NextKey;
+                return Go::To(at + 1);
+            }
+            State::Comma if byte == b'}' => return self.end_object(view, at, out),
+            State::Colon => self.broken(view.offset + at, "`:` was expected after a key", out),
+            State::Comma => self.broken(view.offset + at, "`,` or `}` was expected after a value", out),
+            State::After(_) => {}
+        }
+        Go::To(at)
+    }
+
+    /// The first byte that is no white space.
+    fn begin(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+        let rest = view.text.get(at..).unwrap_or_default();
+        if rest.starts_with(FENCE) && !self.fenced {
+            self.fenced = true;
+            self.state = State::Language;
+            return Go::To(at + FENCE.len());
+        }
+        if FENCE.starts_with(rest) && !self.fenced && !view.last {
+            return Go::Wait(at);
+        }
+        if self.headed() {
+            self.state = State::Arguments;
+            return Go::To(at);
+        }
+        match byte {
+            b'{' => {
+                self.state = State::Item(false);
+                Go::To(at)
+            }
+            b'[' => {
+                self.frames.push(Frame::List);
+                self.state = State::Item(false);
+                Go::To(at + 1)
+            }
+            _ => {
+                nothing(view.offset + at, out);
+                Go::Over(at)
+            }
+        }
+    }
+
+    /// Where a call may begin.
+    fn item(&mut self, view: View<'_>, at: usize, (byte, again): (u8, bool), out: &mut dyn Sink) -> Go {
+        let place = view.offset + at;
+        if byte == b']' && self.frames.last() == Some(&Frame::List) {
+            if again {
+                trailing(place, self.next.checked_sub(1), out);
+            }
+            return self.end_list(view, at, out);
+        }
+        self.close_pending(None, out);
+        let first = self.at.take();
+        self.item = Some(Item::new(self.next, first.unwrap_or(place), first.is_some()));
+        if byte == b'{' {
+            self.frames.push(Frame::Item);
+            self.state = State::FirstKey;
+            return Go::To(at + 1);
+        }
+        self.broken(place, "an object with a call was expected", out);
+        Go::To(at)
+    }
+
+    /// Behind a call in an array.
+    fn next(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+        match byte {
+            b']' => self.end_list(view, at, out),
+            b',' => {
+                self.close_pending(None, out);
+                self.state = State::Item(true);
+                Go::To(at + 1)
+            }
+            _ => {
+                self.complain(malformed(view.offset + at, "`,` or `]` was expected after a call"), out);
+                if byte == b'{' {
+                    self.state = State::Item(false);
+                    return Go::To(at);
+                }
+                self.close_pending(None, out);
+                self.frames.clear();
+                self.end_json(view, at, Tail::Brackets, out)
+            }
+        }
+    }
+
+    /// A key, or the end of the object.
+    fn key(&mut self, view: View<'_>, at: usize, byte: u8, out: &mut dyn Sink) -> Go {
+        let place = view.offset + at;
+        match byte {
+            b'"' | b'\'' => {
+                self.word.begin(place, false);
+                self.balance = Balance::value();
+                self.state = State::Key;
+            }
+            b'}' => {
+                if self.state == State::NextKey {
+                    match &mut self.item {
+                        Some(item) => item.tell(trailing_comma(place), out),
+                        None => trailing(place, self.next.checked_sub(1), out),
+                    }
+                }
+                return self.end_object(view, at, out);
+            }
+            _ => self.broken(place, "a key in double quotes was expected", out),
+        }
+        Go::To(at)
+    }
+
+    /// The first byte of a value. True: it was a bracket that opens what holds calls or what belongs to one.
+    fn value(&mut self, place: usize, byte: u8, key: Key, out: &mut dyn Sink) -> bool {
+        self.balance = Balance::value();
+        let roomy = self.frames.len() < DEPTH;
+        let quoted = matches!(byte, b'"' | b'\'');
+        self.state = match key {
+            Key::Name(true) | Key::Inner if byte == b'{' && roomy && self.item.is_some() => {
+                self.frames.push(Frame::Inner);
+                self.state = State::FirstKey;
+                return true;
+            }
+            Key::Calls if byte == b'[' && roomy && self.wrap() => {
+                self.frames.push(Frame::List);
+                self.state = State::Item(false);
+                return true;
+            }
+            Key::Name(_) if quoted => self.begin_word(place, key, false),
+            Key::Id if byte != b'n' => self.begin_word(place, key, false),
+            Key::Arguments => self.begin_arguments(place, out),
+            _ => State::Skip,
+        };
+        false
+    }
+
+    fn begin_word(&mut self, place: usize, key: Key, long: bool) -> State {
+        self.word.begin(place, long);
+        State::Word(key)
+    }
+
+    /// Takes the object for a wrapper around calls, unless it has begun to be a call.
+    fn wrap(&mut self) -> bool {
+        if self.frames.last() != Some(&Frame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
+            return self.frames.last() == Some(&Frame::Wrapper);
+        }
+        self.frames.pop();
+        self.frames.push(Frame::Wrapper);
+        self.at = self.item.take().filter(|item| item.first).map(|item| item.at);
+        true
+    }
+
+    /// The arguments: streamed where the name is known, else held until it is.
+    fn begin_arguments(&mut self, place: usize, out: &mut dyn Sink) -> State {
+        let Some(mut item) = self.item.take() else { return State::Skip };
+        let state = if std::mem::replace(&mut item.arguments, true) {
+            let message = "the arguments of the call are given twice";
+            let fault = Fault::error(FaultKind::DoubledArgument, Span::new(place, place + 1), message);
+            item.tell(fault.hint("give them once"), out);
+            State::Skip
+        } else if item.name.is_none() {
+            self.begin_word(place, Key::Arguments, true)
+        } else {
+            self.start(&mut item, out);
+            let mut scanner = ArgumentScanner::embedded(item.index, self.guard());
+            if item.relaxed {
+                scanner.relax(place, out);
+            }
+            self.scanner = Some(scanner);
+            State::Arguments
+        };
+        self.item = Some(item);
+        state
+    }
+
+    /// Text that brackets and strings alone lead through.
+    fn balanced(&mut self, view: View<'_>, at: usize, pass: bool, out: &mut dyn Sink) -> Go {
+        let stop = self.balance.scan(view.text.as_bytes(), at, self.guard(), pass);
+        let to = match stop {
+            Stop::End(to) | Stop::Guard(to) => to,
+            Stop::More => view.text.len(),
+        };
+        if let State::Key | State::Word(_) = self.state {
+            self.word.push(view.text.get(at..to).unwrap_or_default());
+        }
+        match (stop, self.state) {
+            (Stop::Guard(_), _) => return Go::Guard(to),
+            (Stop::More, _) => return Go::Wait(to),
+            (_, State::Broken) => {
+                while let Some(Frame::Item | Frame::Inner | Frame::Wrapper) = self.frames.last() {
+                    self.frames.pop();
+                }
+                self.finish(view.offset + to, out);
+                return self.end_item(view, to, out);
+            }
+            (_, State::Key) => {
+                if let Some(item) = &mut self.item {
+                    item.see_key(&self.word, view.offset + to);
+                }
+                self.state = State::Colon;
+            }
+            (_, State::Word(key)) => {
+                if let Some(item) = &mut self.item {
+                    item.see_word(key, &mut self.word, out);
+                }
+                self.state = State::Comma;
+            }
+            _ => self.state = State::Comma,
+        }
+        Go::To(to)
+    }
+
+    fn read_arguments(&mut self, view: View<'_>, at: usize, pass: bool, out: &mut dyn Sink) -> Go {
+        let Some(scanner) = &mut self.scanner else { return Go::Over(at) };
+        let text = view.text.get(at..).unwrap_or_default();
+        match scanner.read_value((text, view.offset + at), pass, out) {
+            Read::More => Go::Wait(view.text.len()),
+            Read::Guard(to) => Go::Guard(at + to),
+            Read::Ended(to) => {
+                let headed = self.headed();
+                self.scanner = None;
+                if !headed {
+                    self.state = State::Comma;
+                    return Go::To(at + to);
+                }
+                self.finish(view.offset + at + to, out);
+                self.end_json(view, at + to, Tail::Nothing, out)
+            }
+        }
+    }
+
+    /// A closing brace.
+    fn end_object(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
+        if self.frames.pop() == Some(Frame::Inner) {
+            self.state = State::Comma;
+            return Go::To(at + 1);
+        }
+        self.finish(view.offset + at + 1, out);
+        self.end_item(view, at + 1, out)
+    }
+
+    /// A closing bracket of an array of calls.
+    fn end_list(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
+        self.frames.pop();
+        if self.frames.is_empty() {
+            return self.end_json(view, at + 1, Tail::Nothing, out);
+        }
+        self.state = State::Comma;
+        Go::To(at + 1)
+    }
+
+    /// Behind an object that stands for itself.
+    fn end_item(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Go {
+        if self.frames.is_empty() {
+            return self.end_json(view, at, Tail::Calls, out);
+        }
+        self.state = State::Next;
+        Go::To(at)
+    }
+
+    /// The call cannot be read: passes over it, up to where its brackets end.
+    fn broken(&mut self, place: usize, message: &str, out: &mut dyn Sink) {
+        let fault = malformed(place, message);
+        match &mut self.item {
+            Some(item) => item.tell(fault, out),
+            None => self.complain(fault, out),
+        }
+        let inner = self.frames.iter().rev().take_while(|frame| **frame == Frame::Inner).count();
+        let object = matches!(self.frames.iter().nth_back(inner), Some(Frame::Item | Frame::Wrapper));
+        let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
+        self.balance = Balance::inside(depth, true);
+        self.state = State::Broken;
+    }
+
+    /// Begins the call.
+    fn start(&mut self, item: &mut Item, out: &mut dyn Sink) {
+        if !item.started {
+            item.start(&self.markers, out);
+            self.next = item.index.saturating_add(1);
+        }
+    }
+
+    /// The call's JSON ended before that offset. What closes it is still to come.
+    fn finish(&mut self, end: usize, out: &mut dyn Sink) {
+        let Some(mut item) = self.item.take() else { return };
+        self.start(&mut item, out);
+        item.finish(out);
+        self.pending = Some((item.index, end));
+    }
+
+    /// Tells a fault of the call that waits for its end, or of none.
+    fn complain(&self, fault: Fault, out: &mut dyn Sink) {
+        out.event(Event::Fault(&match self.pending {
+            Some((index, _)) => fault.in_call(index),
+            None => fault,
+        }));
+    }
+}
+
+impl Region for Payload {
+    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
+        let (mut at, mut pass) = (0, None);
+        loop {
+            let go = match self.state {
+                State::After(tail) => self.after(view, at, tail, out),
+                _ => match self.step(view, at, pass == Some(at), out) {
+                    Go::Guard(to) => match self.marker(view.text.get(to..).unwrap_or_default(), view.last) {
+                        Marker::No => {
+                            pass = Some(to);
+                            Go::To(to)
+                        }
+                        Marker::Wait => Go::Wait(to),
+                        Marker::Close => self.unfinished(view, to, self.markers.close.len(), out),
+                        Marker::Other => self.unfinished(view, to, 0, out),
+                    },
+                    go => go,
+                },
+            };
+            match go {
+                Go::To(to) | Go::Guard(to) => at = to,
+                Go::Wait(to) => return Taken::More(to),
+                Go::Over(to) => return Taken::Over(to),
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        match &mut self.scanner {
+            Some(scanner) => scanner.take(chunk, out),
+            None => false,
+        }
+    }
+
+    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
+        self.cut_short(why, at, out);
+    }
+
+    fn next_index(&self) -> u32 {
+        self.next
+    }
+}
+
+/// A fence of Markdown.
+const FENCE: &str = "```";
+
+fn malformed(place: usize, message: &str) -> Fault {
+    let message = format!("the call is no valid JSON: {message}");
+    Fault::error(FaultKind::MalformedJson, Span::new(place, place + 1), message)
+}
+
+fn trailing_comma(place: usize) -> Fault {
+    Fault::warning(FaultKind::MalformedJson, Span::new(place, place + 1), "a comma stands before a closing bracket")
+}
+
+fn trailing(place: usize, index: Option<u32>, out: &mut dyn Sink) {
+    let fault = trailing_comma(place);
+    out.event(Event::Fault(&match index {
+        Some(index) => fault.in_call(index),
+        None => fault,
+    }));
+}
+
+/// A call was opened that says nothing.
+fn nothing(place: usize, out: &mut dyn Sink) {
+    let message = "a call was opened, and no JSON follows";
+    let fault = Fault::error(FaultKind::MalformedJson, Span::new(place, place), message);
+    out.event(Event::Fault(&fault.hint("write one JSON object with the tool's name and its arguments")));
+}

@@ -1,0 +1,232 @@
+//! One call while its JSON is read: what is known of it, and when it can begin.
+//!
+//! Supported: name, arguments and id in any order. Arguments that come before the name are held until the call's end, at
+//! most 1 MiB of them; with the name known before, nothing is held.
+//!
+//! Unsupported: names and ids longer than 1 KiB, which count as none.
+//!
+//! Grammar as implemented: the keys of [`meaning`].
+
+use crate::event::{Event, Mark, MarkRole, Sink};
+use crate::fault::{Fault, FaultKind, Span};
+use crate::json::ArgumentScanner;
+use crate::json::balance::UNGUARDED;
+
+use super::Markers;
+
+/// The longest key, name or id, in bytes of its source.
+const WORD_CAP: usize = 1024;
+
+/// The most bytes of arguments that wait for a name.
+const HELD_CAP: usize = 1 << 20;
+
+/// What a key in a call's object means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// The tool's name; `true`: or an object that holds the call.
+    Name(bool),
+    /// An object that holds the call.
+    Inner,
+    Arguments,
+    Id,
+    /// An array of calls.
+    Calls,
+    /// Says nothing of the call, and is known to.
+    Idle,
+    Unknown,
+}
+
+/// Source text of a value that is kept.
+#[derive(Debug, Default)]
+pub(super) struct Word {
+    source: String,
+    /// Offset of its first byte.
+    pub(super) start: usize,
+    cap: usize,
+    /// There was more than may be kept.
+    over: bool,
+}
+
+/// A call whose JSON is read.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) index: u32,
+    /// Offset of its first byte.
+    pub(super) at: usize,
+    /// It is the region's first.
+    pub(super) first: bool,
+    /// The name, and the offset of its first byte.
+    pub(super) name: Option<(String, usize)>,
+    pub(super) id: Option<String>,
+    /// Its arguments have been seen.
+    pub(super) arguments: bool,
+    /// Its arguments, where they came before the name.
+    held: Option<Word>,
+    pub(super) started: bool,
+    /// It is not strict JSON.
+    pub(super) relaxed: bool,
+    /// The first key that means nothing, and where it stands.
+    stray: Option<(String, Span)>,
+    /// Faults that wait for the call to begin.
+    faults: Vec<Fault>,
+}
+
+/// What a key means.
+pub(super) fn meaning(key: &str) -> Key {
+    match key {
+        "function" | "tool" => Key::Name(true),
+        "name" | "tool_name" | "function_name" | "recipient_name" => Key::Name(false),
+        "function_call" | "tool_call" => Key::Inner,
+        "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs" => Key::Arguments,
+        "id" | "tool_call_id" | "call_id" => Key::Id,
+        "tool_calls" | "calls" | "tool_uses" => Key::Calls,
+        "type" | "thought" | "thoughts" | "reasoning" | "index" => Key::Idle,
+        _ => Key::Unknown,
+    }
+}
+
+impl Word {
+    /// Begins a word at that offset; a `long` one holds arguments.
+    pub(super) fn begin(&mut self, start: usize, long: bool) {
+        self.source.clear();
+        (self.start, self.over) = (start, false);
+        self.cap = if long { HELD_CAP } else { WORD_CAP };
+    }
+
+    /// Takes the next piece.
+    pub(super) fn push(&mut self, piece: &str) {
+        self.over |= self.source.len() + piece.len() > self.cap;
+        if self.over {
+            self.source.clear();
+        } else {
+            self.source.push_str(piece);
+        }
+    }
+
+    /// Whether it is a string in single quotes.
+    pub(super) fn single(&self) -> bool {
+        self.source.starts_with('\'')
+    }
+
+    /// What it says: the inside of a string, else the source.
+    pub(super) fn text(&self) -> String {
+        if let Ok(text) = serde_json::from_str(&self.source) {
+            return text;
+        }
+        let inside = |quote: char| self.source.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+        inside('"').or_else(|| inside('\'')).unwrap_or(&self.source).to_owned()
+    }
+}
+
+impl Item {
+    pub(super) fn new(index: u32, at: usize, first: bool) -> Self {
+        Self {
+            index,
+            at,
+            first,
+            name: None,
+            id: None,
+            arguments: false,
+            held: None,
+            started: false,
+            relaxed: false,
+            stray: None,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Tells a fault of the call, as soon as the call has begun.
+    pub(super) fn tell(&mut self, fault: Fault, out: &mut dyn Sink) {
+        let fault = fault.in_call(self.index);
+        if self.started {
+            out.event(Event::Fault(&fault));
+        } else if self.faults.len() < 16 {
+            self.faults.push(fault);
+        }
+    }
+
+    /// Takes a key that ended before that offset.
+    pub(super) fn see_key(&mut self, key: &Word, end: usize) {
+        self.relaxed |= key.single();
+        let text = key.text();
+        if meaning(&text) == Key::Unknown && self.stray.is_none() {
+            self.stray = Some((text, Span::new(key.start, end)));
+        }
+    }
+
+    /// Takes a value that was kept.
+    pub(super) fn see_word(&mut self, key: Key, word: &mut Word, out: &mut dyn Sink) {
+        match key {
+            Key::Arguments => self.held = Some(std::mem::take(word)),
+            Key::Id if self.id.is_none() => self.id = Some(word.text()).filter(|id| !id.is_empty()),
+            Key::Id => {}
+            _ => self.see_name(word, out),
+        }
+    }
+
+    fn see_name(&mut self, word: &Word, out: &mut dyn Sink) {
+        self.relaxed |= word.single();
+        let name = word.text();
+        match &self.name {
+            Some((known, _)) if *known == name => {}
+            Some((known, _)) => {
+                let message = format!("the call names two tools, `{known}` and `{name}`");
+                let span = Span::new(word.start, word.start + 1);
+                self.tell(
+                    Fault::error(FaultKind::DoubledArgument, span, message).hint("name one tool in each call"),
+                    out,
+                );
+            }
+            None if !name.is_empty() => self.name = Some((name, word.start + 1)),
+            None => {}
+        }
+    }
+
+    /// Begins the call.
+    pub(super) fn start(&mut self, markers: &Markers, out: &mut dyn Sink) {
+        let (name, name_at) = self.name.as_ref().map_or(("", self.at), |(name, at)| (name, *at));
+        let dialect = Some(markers.dialect);
+        if !self.first {
+            let span = Span::new(self.at, self.at + 1);
+            let (sure, rule) = (markers.sure, "another call in the same JSON");
+            out.event(Event::Mark(Mark { role: MarkRole::Call, dialect, span, sure, rule }));
+        }
+        out.event(Event::CallStart { index: self.index, id: self.id.as_deref(), name, dialect, at: self.at, name_at });
+        self.started = true;
+        if name.is_empty() {
+            let message = "the call does not say which tool: it has no name";
+            let fault = Fault::error(FaultKind::MissingName, Span::new(self.at, self.at + 1), message);
+            self.tell(fault.hint("give the tool's name as `\"name\"`"), out);
+        }
+        for fault in std::mem::take(&mut self.faults) {
+            out.event(Event::Fault(&fault));
+        }
+    }
+
+    /// The call's JSON is over, and the call has begun.
+    pub(super) fn finish(&mut self, out: &mut dyn Sink) {
+        if let Some(held) = self.held.take() {
+            self.deliver(&held, out);
+        }
+        if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments) {
+            let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
+            let hint = "write {\"name\": …, \"arguments\": {…}}";
+            self.tell(Fault::error(FaultKind::StrayText, span, message).hint(hint), out);
+        }
+    }
+
+    /// Emits arguments that had to wait for the name.
+    fn deliver(&mut self, held: &Word, out: &mut dyn Sink) {
+        if held.over {
+            let message = format!("more than {HELD_CAP} bytes of arguments came before the name of their tool");
+            let fault = Fault::error(FaultKind::Limit, Span::new(held.start, held.start + 1), message);
+            return self.tell(fault.hint("give the name first"), out);
+        }
+        let mut scanner = ArgumentScanner::embedded(self.index, UNGUARDED);
+        if self.relaxed {
+            scanner.relax(held.start, out);
+        }
+        scanner.read_value((&held.source, held.start), false, out);
+        scanner.abandon(held.start + held.source.len(), out);
+    }
+}

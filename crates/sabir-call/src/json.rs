@@ -193,12 +193,13 @@ impl ArgumentScanner {
         if at < text.len() { Read::Guard(at) } else { Read::More }
     }
 
-    /// The text ended, or the value was given up, at that offset: closes the argument that is open. Returns the brackets
-    /// that would have closed the value, as far as they are known.
-    pub(crate) fn abandon(&mut self, at: usize, out: &mut dyn Sink) -> &'static str {
+    /// The value is given up at that offset: closes the argument that is open. Returns what is missing of the value;
+    /// `None`: a fault has told what is wrong with it.
+    pub(crate) fn abandon(&mut self, at: usize, out: &mut dyn Sink) -> Option<&'static str> {
         let missing = match self.state {
-            State::FirstKey | State::NextKey | State::Key | State::Colon | State::Value | State::Comma => "}",
-            _ => "",
+            State::Skip | State::Broken => None,
+            State::Source | State::Rest => Some("a closing bracket"),
+            _ => Some("`}`"),
         };
         if matches!(self.state, State::Text(_) | State::Source | State::Rest) {
             out.event(Event::ArgEnd { index: self.index, lead: "", at });

@@ -126,7 +126,7 @@ enum Tail {
     Calls,
     /// Nothing.
     Nothing,
-    /// Brackets too many, of which a fault has told.
+    /// Brackets too many, of which a fault has told; or the text ended in the marker.
     Brackets,
 }
 
@@ -301,7 +301,8 @@ impl Payload {
                     return Go::To(at);
                 }
                 self.close_pending(None, out);
-                Go::Over(at)
+                self.frames.clear();
+                self.end_json(view, at, Tail::Brackets, out)
             }
         }
     }

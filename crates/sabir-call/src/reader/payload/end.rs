@@ -54,23 +54,25 @@ impl Payload {
     /// A marker stands where JSON should go on; so long it is where it is the closing one.
     pub(super) fn unfinished(&mut self, view: View<'_>, at: usize, length: usize, out: &mut dyn Sink) -> Go {
         let place = view.offset + at;
-        let headed = self.headed();
-        let inside = self.scanner.take().map_or("", |mut scanner| scanner.abandon(place, out));
+        // A name without any arguments behind it is a call without arguments.
+        let bare = self.headed() && self.state != State::Arguments && length > 0;
+        let scanner = self.scanner.take();
+        let missing = match (scanner, self.state) {
+            (Some(mut scanner), State::Arguments) => scanner.abandon(place, out),
+            (Some(_), _) => Some("the JSON of its arguments"),
+            (None, State::Broken) => None,
+            (None, State::Skip | State::Word(_)) => Some("a closing bracket"),
+            _ if self.frames.last() == Some(&Frame::List) => Some("`]`"),
+            _ => Some("`}`"),
+        };
         if self.item.is_none() && self.pending.is_none() {
             nothing(place, out);
-        } else if !(headed && self.state != State::Arguments && length > 0) {
-            let unread = matches!(self.state, State::Broken | State::Skip | State::Word(_) | State::Arguments);
-            let bracket = match self.frames.last() {
-                _ if unread && inside.is_empty() => "a closing bracket",
-                _ if !inside.is_empty() => "`}`",
-                Some(Frame::List) => "`]`",
-                Some(_) => "`}`",
-                None => "the JSON",
-            };
+        } else if let Some(missing) = missing.filter(|_| !bare) {
             let span = Span::new(place, place + length);
             let what = if length > 0 { format!("`{}`", self.markers.close) } else { "other markup".to_owned() };
-            let message = format!("the call's JSON is not whole: {bracket} is missing before {what}");
-            let fault = Fault::error(FaultKind::MalformedJson, span, message).hint("close every bracket that was opened");
+            let message = format!("the call's JSON is not whole: {missing} is missing before {what}");
+            let fault =
+                Fault::error(FaultKind::MalformedJson, span, message).hint("close every bracket that was opened");
             match &mut self.item {
                 Some(item) => item.tell(fault, out),
                 None => self.complain(fault, out),
@@ -112,6 +114,11 @@ impl Payload {
                 break;
             }
             match byte {
+                byte if byte.is_ascii_whitespace() && self.seen >= BLANK_CAP => {
+                    // More white space than is worth holding: nobody will miss it before a marker.
+                    let seen = std::mem::take(&mut self.seen);
+                    return if close.is_empty() { Go::Over(from) } else { Go::To(from + seen) };
+                }
                 byte if byte.is_ascii_whitespace() => self.seen += 1,
                 b';' | b',' if tail == Tail::Calls => self.seen += 1,
                 b'}' | b']' if tail == Tail::Brackets => self.seen += 1,
@@ -131,13 +138,8 @@ impl Payload {
             }
         }
         let rest = text.get(self.seen..).unwrap_or_default();
-        if self.seen > BLANK_CAP && !close.is_empty() {
-            // More white space than is worth holding: it is nothing that anybody will miss.
-            return Go::Wait(from + std::mem::take(&mut self.seen));
-        }
         if close.is_empty() {
-            let ended = !rest.is_empty() || view.last || self.seen > BLANK_CAP;
-            return if ended { Go::Over(from) } else { Go::Wait(from) };
+            return if rest.is_empty() && !view.last { Go::Wait(from) } else { Go::Over(from) };
         }
         if rest.is_empty() {
             return Go::Wait(from);
@@ -151,14 +153,16 @@ impl Payload {
         let rest = view.text.get(at..).unwrap_or_default();
         let (close, place) = (self.markers.close, view.offset + at);
         let marker = self.marker(rest, view.last);
-        let waits = marker == Marker::Wait || BRACKETED.starts_with(rest);
         if marker == Marker::Close {
             self.close_pending(Some(place + close.len()), out);
             return Go::Over(at + close.len());
         }
-        if waits && (!view.last || close.starts_with(rest)) {
-            // With the end of the text in the middle of the marker nothing says that the marker would have come.
-            self.fenced = view.last;
+        if view.last && close.starts_with(rest) {
+            // In the middle of the marker: nothing says that the rest of it would have come.
+            self.state = State::After(Tail::Brackets);
+            return Go::Wait(from);
+        }
+        if !view.last && (marker == Marker::Wait || BRACKETED.starts_with(rest)) {
             return Go::Wait(from);
         }
         if tail == Tail::Brackets {
@@ -171,8 +175,13 @@ impl Payload {
                     self.wrong(Span::new(place, place + tag.len()), tag, out);
                     return Go::Over(at + tag.len());
                 }
-                None if head.len() == rest.len() && !view.last && !head.contains(['\n', '{', '"']) => return Go::Wait(from),
-                None => {}
+                None if head.len() == rest.len() && !view.last && !head.contains(['\n', '{', '"']) => {
+                    return Go::Wait(from);
+                }
+                None => {
+                    self.wrong(Span::new(place, place + 2), "</", out);
+                    return Go::Over(from);
+                }
             }
         }
         if marker == Marker::Other || rest.starts_with(BRACKETED) {
@@ -195,7 +204,10 @@ impl Payload {
     fn wrong(&mut self, span: Span, found: &str, out: &mut dyn Sink) {
         let close = self.markers.close;
         let message = format!("`{close}` was expected behind the call's JSON, but `{found}` was found");
-        self.complain(Fault::error(FaultKind::WrongClose, span, message).hint(format!("close the call with `{close}`")), out);
+        self.complain(
+            Fault::error(FaultKind::WrongClose, span, message).hint(format!("close the call with `{close}`")),
+            out,
+        );
         self.close_pending(None, out);
     }
 
@@ -205,7 +217,7 @@ impl Payload {
             self.start(&mut item, out);
             out.event(Event::CallCut { index: item.index, why, at });
         } else if let Some((index, end)) = self.pending.take() {
-            let whole = matches!(self.state, State::After(_)) && !self.fenced;
+            let whole = matches!(self.state, State::After(Tail::Calls | Tail::Nothing)) && !self.fenced;
             match self.markers.stop && whole && why == Cut::Ended {
                 true => out.event(Event::CallEnd { index, at: end }),
                 false => out.event(Event::CallCut { index, why, at }),

@@ -172,7 +172,10 @@ impl Item {
             Some((known, _)) => {
                 let message = format!("the call names two tools, `{known}` and `{name}`");
                 let span = Span::new(word.start, word.start + 1);
-                self.tell(Fault::error(FaultKind::DoubledArgument, span, message).hint("name one tool in each call"), out);
+                self.tell(
+                    Fault::error(FaultKind::DoubledArgument, span, message).hint("name one tool in each call"),
+                    out,
+                );
             }
             None if !name.is_empty() => self.name = Some((name, word.start + 1)),
             None => {}

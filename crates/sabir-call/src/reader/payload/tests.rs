@@ -1,1 +1,406 @@
-//! What the machine makes of texts.
+//! What the machine makes of texts, however they are cut.
+
+use proptest::prelude::*;
+
+use super::{Head, Markers, Payload};
+use crate::event::{ArgForm, Certainty, Cut, Event, Sink};
+use crate::fault::Severity;
+use crate::reader::region::{Region, Taken, View};
+
+/// Where the text stands in the assistant text.
+const OFFSET: usize = 100;
+
+/// Events in one line; deltas are merged.
+#[derive(Default)]
+struct Line {
+    text: String,
+    value: Option<(ArgForm, String)>,
+}
+
+impl Sink for Line {
+    fn event(&mut self, event: Event<'_>) {
+        if let (Some((_, value)), Event::ArgDelta { text, .. }) = (&mut self.value, event) {
+            assert!(!text.is_empty());
+            return value.push_str(text);
+        }
+        let at = |at: usize| at as i64 - OFFSET as i64;
+        let line = match event {
+            Event::CallStart { index, id, name, at: start, name_at, dialect } => {
+                assert_eq!(dialect, Some("test"));
+                let id = id.map(|id| format!("#{id}")).unwrap_or_default();
+                format!("{index}:{name}{id}@{},{} ", at(start), at(name_at))
+            }
+            Event::ArgStart { name, form, at: start, .. } => {
+                self.value = Some((form, String::new()));
+                format!("{name}@{}=", at(start))
+            }
+            Event::ArgEnd { at: end, .. } => format!("{}@{} ", self.value(), at(end)),
+            Event::CallEnd { index, at: end } => format!("end{index}@{} ", at(end)),
+            Event::CallCut { index, at: end, .. } => format!("{}cut{index}@{} ", self.value(), at(end)),
+            Event::Fault(fault) => {
+                let mark = if fault.severity == Severity::Error { "!" } else { "?" };
+                let call = fault.call.map(|call| call.to_string()).unwrap_or_default();
+                format!("{}{mark}{}{call}@{} ", self.value(), fault.kind.name(), at(fault.span.start))
+            }
+            Event::Mark(mark) => format!("mark@{} ", at(mark.span.start)),
+            other => panic!("{other:?}"),
+        };
+        self.text += &line;
+    }
+}
+
+impl Line {
+    /// The value so far.
+    fn value(&mut self) -> String {
+        match &mut self.value {
+            Some((ArgForm::Json, value)) => std::mem::take(value),
+            Some((_, value)) if !value.is_empty() => format!("{:?}", std::mem::take(value)),
+            _ => String::new(),
+        }
+    }
+}
+
+/// How a region is opened.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    close: &'static str,
+    stop: bool,
+    headed: bool,
+}
+
+const TAG: Kind = Kind { close: "</tool_call>", stop: false, headed: false };
+const STOP: Kind = Kind { close: "<|end|>", stop: true, headed: false };
+const BARE: Kind = Kind { close: "", stop: false, headed: false };
+const HEAD: Kind = Kind { close: "<|end|>", stop: false, headed: true };
+const LONE: Kind = Kind { close: "", stop: false, headed: true };
+const LIST: Kind = Kind { close: "[/TOOL_CALLS]", stop: true, headed: false };
+
+/// Does what the reader does: shows the machine what it has not taken. `cuts` are the ends of the chunks.
+fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> String {
+    let mut out = Line::default();
+    let markers = Markers { dialect: "test", close: kind.close, stop: kind.stop, sure: Certainty::Certain };
+    let head = Head { index: 0, id: None, name: "f", at: OFFSET - 2, name_at: OFFSET - 1 };
+    let mut payload = match kind.headed {
+        true => Payload::arguments(markers, head, &mut out),
+        false => Payload::calls(markers, 0, OFFSET - 2),
+    };
+    let (mut from, mut shown) = (0, 0);
+    for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
+        let last = shown == text.len();
+        let chunk = &text[shown..end.max(shown)];
+        shown = end.max(shown);
+        if from + chunk.len() == shown && !chunk.is_empty() && payload.take(chunk, &mut out) {
+            from = shown;
+            continue;
+        }
+        match payload.read(View { text: &text[from..shown], offset: OFFSET + from, last }, &mut out) {
+            Taken::More(taken) => from += taken,
+            Taken::Over(taken) => {
+                from += taken;
+                out.text += &format!("over@{from} next{}", payload.next_index());
+                return out.text;
+            }
+        }
+        if last {
+            break;
+        }
+    }
+    payload.cut(why, OFFSET + text.len(), &mut out);
+    out.text.trim_end().to_owned()
+}
+
+fn check(kind: Kind, text: &str, expected: &str) {
+    assert_eq!(read(kind, text, std::iter::empty(), Cut::Ended), expected, "{text}");
+    let bytes = read(kind, text, 0..text.len(), Cut::Ended);
+    assert_eq!(bytes, expected, "byte by byte: {text}");
+    for cut in 0..text.len() {
+        let split = read(kind, text, std::iter::once(cut), Cut::Ended);
+        assert_eq!(split, expected, "cut at {cut}: {text}");
+    }
+}
+
+#[test]
+fn names_arguments_and_ids_in_any_shape() {
+    check(
+        TAG,
+        "\n{\"name\": \"f\", \"arguments\": {\"path\": \"a\\n</tool_call>\", \"n\": 1}}\n</tool_call> x",
+        r#"0:f@-2,11 path@38="a\n</tool_call>"@53 n@61=1@62 end0@77 over@77 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{}}\n{\"name\":\"g\",\"arguments\":{\"a\":\"b\"}} ;,</tool_call>",
+        r#"0:f@-2,9 end0@27 mark@28 1:g@28,37 a@58="b"@59 end1@77 over@77 next2"#,
+    );
+    check(
+        TAG,
+        r#"[{"name":"f","arguments":{}}, {"tool_name":"g","tool_call_id":"7","parameters":{"a":"b"}}]</tool_call>"#,
+        r#"0:f@-2,10 end0@28 mark@30 1:g#7@30,44 a@85="b"@86 end1@102 over@102 next2"#,
+    );
+    check(TAG, "[]</tool_call>", "over@14 next0");
+    check(
+        TAG,
+        r#"{"type":"function","id":"x","function":{"name":"f","arguments":"{\"a\": 1}"}}</tool_call>"#,
+        r#"0:f#x@-2,48 @64="{\"a\": 1}"@74 end0@89 over@89 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"function":{"arguments":{"a":{}},"name":"f"},"id":"x"}</tool_call>"#,
+        "0:f#x@-2,42 a@30={}@32 end0@67 over@67 next1",
+    );
+    check(
+        TAG,
+        r#"{"arguments":{"a":"b", "c": [1]}, "name":"f", "id": 3}</tool_call>"#,
+        r#"0:f#3@-2,42 a@19="b"@20 c@28=[1]@31 end0@66 over@66 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"function":"f","args":{"a":"b"},"id":null,"thought":{"name":"g","x":["}"]}}</tool_call>"#,
+        r#"0:f@-2,13 a@29="b"@30 end0@88 over@88 next1"#,
+    );
+    check(TAG, r#"{"name":"f"}</tool_call>"#, "0:f@-2,9 end0@24 over@24 next1");
+    check(TAG, r#"{"name":"f","arguments":null}</tool_call>"#, "0:f@-2,9 end0@41 over@41 next1");
+    check(
+        TAG,
+        r#"{"n\u0061me":"caf\u00e9","arguments":{"ü":"\ud83d\ude00"}}</tool_call>"#,
+        r#"0:café@-2,14 ü@44="😀"@56 end0@71 over@71 next1"#,
+    );
+    check(TAG, "```json\n{\"name\":\"f\",\"arguments\":{}}\n```\n</tool_call>", "0:f@-2,17 end0@52 over@52 next1");
+    check(
+        TAG,
+        r#"{"tool_calls":[{"name":"f","arguments":{}},{"name":"g"}]}</tool_call>"#,
+        "0:f@-2,24 end0@42 mark@43 1:g@43,52 end1@69 over@69 next2",
+    );
+    check(
+        TAG,
+        r#"[{"calls":[{"name":"f"}]},{"tool_uses":[{"recipient_name":"g","parameters":{}}], "x": 1}]</tool_call>"#,
+        "0:f@-2,20 end0@23 mark@40 1:g@40,59 end1@101 over@101 next2",
+    );
+    check(TAG, r#"{"name":"f","arguments":{},"calls":[{"name":"g"}]}</tool_call>"#, "0:f@-2,9 end0@62 over@62 next1");
+}
+
+#[test]
+fn what_is_not_strict_goes_to_the_gates() {
+    check(
+        TAG,
+        "{'name': 'f', 'arguments': {'path': 'a'}}</tool_call>",
+        "0:f@-2,10 @27={'path': 'a'}@40 end0@53 over@53 next1",
+    );
+    check(
+        TAG,
+        "{'arguments': {'path': '}'}, 'name': 'f'}</tool_call>",
+        "0:f@-2,38 @14={'path': '}'}@27 end0@53 over@53 next1",
+    );
+    check(
+        TAG,
+        r#"{'name': 'f', "arguments": {"path": "a"}}</tool_call>"#,
+        r#"0:f@-2,10 @27={"path": "a"}@40 end0@53 over@53 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"name": "f", "arguments": {'path': 'a', "b": [1,]}}</tool_call>"#,
+        r#"0:f@-2,10 @27={'path': 'a', "b": [1,]}@51 end0@64 over@64 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"name": "f", "arguments": {"a": "b", c: 1}}</tool_call>"#,
+        r#"0:f@-2,10 a@34="b"@35 @38=c: 1}@43 end0@56 over@56 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"name": "f", "arguments": {"a": "b", },}</tool_call>"#,
+        r#"0:f@-2,10 a@34="b"@35 @38=}@39 ?malformed_json0@40 end0@53 over@53 next1"#,
+    );
+    check(TAG, r#"[{"name":"f"},]</tool_call>"#, "0:f@-2,10 end0@13 ?malformed_json0@14 over@27 next1");
+    check(HEAD, "{'a': 'b<|end|>'}<|end|>", "0:f@-2,-1 @0={'a': 'b<|end|>'}@17 end0@24 over@24 next1");
+}
+
+#[test]
+fn what_cannot_be_read_is_rejected_with_its_place() {
+    check(TAG, r#"{"name":"f","path":"a"}</tool_call>"#, "0:f@-2,9 !stray_text0@12 end0@35 over@35 next1");
+    check(TAG, r#"{"name": 5, "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@40 over@40 next1");
+    check(TAG, r#"{"name": "", "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@41 over@41 next1");
+    check(
+        TAG,
+        r#"{"arguments": {"a": "b"}}</tool_call>"#,
+        r#"0:@-2,-2 !missing_name0@-2 a@21="b"@22 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"name": "f", "tool": "g", "arguments": {}}</tool_call>"#,
+        "0:f@-2,10 !doubled_argument0@22 end0@55 over@55 next1",
+    );
+    check(
+        TAG,
+        r#"{"name": "f", "arguments": {}, "args": {}}</tool_call>"#,
+        "0:f@-2,10 !doubled_argument0@39 end0@54 over@54 next1",
+    );
+    check(TAG, r#"{"name":"f","arguments":}</tool_call>"#, "0:f@-2,9 !malformed_json0@24 end0@37 over@37 next1");
+    check(TAG, r#"{"name":"f","arguments":[1]}</tool_call>"#, "0:f@-2,9 !malformed_json0@24 end0@40 over@40 next1");
+    check(TAG, r#"{"name":"f",arguments:{"a": {}}}</tool_call>"#, "0:f@-2,9 !malformed_json0@12 end0@44 over@44 next1");
+    check(
+        TAG,
+        r#"{"name" "f","arguments":{"a": {}}}</tool_call>"#,
+        "0:@-2,-2 !missing_name0@-2 !malformed_json0@8 end0@46 over@46 next1",
+    );
+    check(
+        TAG,
+        r#"{"name":"f" "arguments":{"a": {}}}</tool_call>"#,
+        "0:f@-2,9 !malformed_json0@12 end0@46 over@46 next1",
+    );
+    check(
+        TAG,
+        r#"[{"name":"f"} {"name":"g"}]</tool_call>"#,
+        "0:f@-2,10 !malformed_json0@14 end0@13 mark@14 1:g@14,23 end1@39 over@39 next2",
+    );
+    check(
+        TAG,
+        r#"["a", {"name":"g"}]</tool_call>"#,
+        "0:@-2,-2 !missing_name0@-2 !malformed_json0@1 end0@4 mark@6 1:g@6,15 end1@31 over@31 next2",
+    );
+    check(TAG, r#"[{"name":"f"}}]</tool_call>"#, "0:f@-2,10 !malformed_json0@13 end0@13 over@27 next1");
+    check(TAG, "words</tool_call>", "!malformed_json@0 over@0 next0");
+    check(TAG, "</tool_call> x", "!malformed_json@0 over@12 next0");
+    check(HEAD, "words<|end|>", "0:f@-2,-1 !malformed_json0@0 end0@12 over@12 next1");
+}
+
+#[test]
+fn a_missing_bracket_is_named() {
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}\n</tool_call> x",
+        r#"0:f@-2,9 path@33="a"@34 !malformed_json0@37 end0@49 over@49 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"\n</tool_call>",
+        r#"0:f@-2,9 path@33="a"@34 !malformed_json0@36 end0@48 over@48 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":[1\n</tool_call>",
+        "0:f@-2,9 path@32=[1\n@35 !malformed_json0@35 end0@47 over@47 next1",
+    );
+    check(TAG, "{\"name\":\"f\",\"type\":[1\n</tool_call>", "0:f@-2,9 !malformed_json0@22 end0@34 over@34 next1");
+    check(TAG, r#"{"name":"f"</tool_call>"#, "0:f@-2,9 !malformed_json0@11 end0@23 over@23 next1");
+    check(TAG, r#"{"name":</tool_call>"#, "0:@-2,-2 !missing_name0@-2 !malformed_json0@8 end0@20 over@20 next1");
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}\n<tool_call>",
+        r#"0:f@-2,9 path@33="a"@34 !malformed_json0@37 end0@37 over@37 next1"#,
+    );
+    check(TAG, "[{\"name\":\"f\"}\n</tool_call>", "0:f@-2,10 !malformed_json0@14 end0@26 over@26 next1");
+    check(TAG, "[</tool_call>", "!malformed_json@1 over@13 next0");
+    check(
+        BARE,
+        r#"{"name":"f","parameters":{"a":1}<|eot|>"#,
+        "0:f@-2,9 a@30=1@31 !malformed_json0@32 end0@32 over@32 next1",
+    );
+    check(HEAD, r#"{"a": "b"<|end|>"#, r#"0:f@-2,-1 a@7="b"@8 !malformed_json0@9 end0@16 over@16 next1"#);
+    check(HEAD, "{'a': 'b'<|end|>", "0:f@-2,-1 @0={'a': 'b'@9 !malformed_json0@9 end0@16 over@16 next1");
+    check(HEAD, r#"{"a": 1 < 2}<|end|>"#, "0:f@-2,-1 a@6=1@7 !malformed_json0@8 end0@19 over@19 next1");
+}
+
+#[test]
+fn something_else_in_the_place_of_the_close() {
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n<tool_call>",
+        r#"0:f@-2,9 path@33="a"@34 ?wrong_close0@37 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n[TOOL_CALLS]",
+        r#"0:f@-2,9 path@33="a"@34 ?wrong_close0@37 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n[TOO",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@38 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n words",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@39 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n< 5",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@38 end0@37 over@37 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}}]\n</tool_call> x",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@37 end0@37 over@52 next1"#,
+    );
+    check(
+        TAG,
+        r#"{"name":"f","arguments":{"path":"a"}}} x"#,
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@37 end0@37 over@39 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n</tool_cal> x",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@38 end0@37 over@49 next1"#,
+    );
+    check(
+        TAG,
+        "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n</tool\n> x",
+        r#"0:f@-2,9 path@33="a"@34 !wrong_close0@38 end0@37 over@37 next1"#,
+    );
+    check(HEAD, r#"{"a": "b"} x"#, r#"0:f@-2,-1 a@7="b"@8 !wrong_close0@11 end0@10 over@10 next1"#);
+    check(STOP, r#"{"name":"f","arguments":{}}<|other|>"#, "0:f@-2,9 ?wrong_close0@27 end0@27 over@27 next1");
+}
+
+#[test]
+fn a_call_whose_close_was_not_seen_is_cut() {
+    check(TAG, "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n", r#"0:f@-2,9 path@33="a"@34 cut0@38"#);
+    check(TAG, "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}}\n</tool", r#"0:f@-2,9 path@33="a"@34 cut0@44"#);
+    check(TAG, r#"{"name":"f","arguments":{"path":"a"}"#, r#"0:f@-2,9 path@33="a"@34 cut0@36"#);
+    check(TAG, r#"{"name":"f","arguments":{"path":"a"#, r#"0:f@-2,9 path@33="a"cut0@34"#);
+    check(TAG, r#"{"name":"f","arguments":{"path":"a</tool_call>"#, r#"0:f@-2,9 path@33="a</tool_call>"cut0@46"#);
+    check(TAG, r#"{"name":"f","id":"x""#, "0:f#x@-2,9 cut0@20");
+    check(TAG, r#"{"na"#, "0:@-2,-2 !missing_name0@-2 cut0@4");
+    check(TAG, "", "!cut_call@0");
+    check(TAG, r#"[{"name":"f"}, {"name":"g"}"#, "0:f@-2,10 end0@13 mark@15 1:g@15,24 cut1@27");
+    check(TAG, r#"[{"name":"f"}, "#, "0:f@-2,10 end0@13");
+    check(HEAD, "", "0:f@-2,-1 cut0@0");
+    check(HEAD, r#"{"a": "b"}"#, r#"0:f@-2,-1 a@7="b"@8 cut0@10"#);
+    check(LONE, r#"{"a": "b"#, r#"0:f@-2,-1 a@7="b"cut0@8"#);
+    check(STOP, "{\"name\":\"f\",\"arguments\":{}}\n", "0:f@-2,9 end0@27");
+    check(STOP, r#"{"name":"f","arguments":{}}<|e"#, "0:f@-2,9 cut0@30");
+    check(STOP, r#"[{"name":"f","arguments":{}}"#, "0:f@-2,10 cut0@28");
+}
+
+#[test]
+fn without_a_close_the_json_ends_itself() {
+    check(
+        BARE,
+        "{\"name\":\"f\",\"parameters\":{}}; {\"name\":\"g\",\"parameters\":{}}\n\n; and",
+        "0:f@-2,9 end0@28 mark@30 1:g@30,39 end1@58 over@58 next2",
+    );
+    check(
+        BARE,
+        r#" [{"name":"f","parameters":{}}, {"name":"g","parameters":{}}] x"#,
+        "0:f@-2,11 end0@30 mark@32 1:g@32,41 end1@61 over@61 next2",
+    );
+    check(BARE, r#"{"name":"f","parameters":{}}"#, "0:f@-2,9 end0@28 over@28 next1");
+    check(BARE, "{\"name\":\"f\",\"parameters\":{}} \n", "0:f@-2,9 end0@28 over@28 next1");
+    check(BARE, "```json\n{\"name\":\"f\",\"parameters\":{}}\n```\nx", "0:f@-2,17 end0@36 over@40 next1");
+    check(LONE, r#"{"a": "b"} x"#, r#"0:f@-2,-1 a@7="b"@8 end0@10 over@10 next1"#);
+    check(LONE, "```\n{\"a\": \"b\"}\n``` x", r#"0:f@-2,-1 a@11="b"@12 end0@14 over@18 next1"#);
+    check(LONE, r#"{"a": "b"}"#, r#"0:f@-2,-1 a@7="b"@8 end0@10 over@10 next1"#);
+}
+
+#[test]
+fn the_name_before_the_json() {
+    check(HEAD, r#"{"a": "b"}<|end|>"#, r#"0:f@-2,-1 a@7="b"@8 end0@17 over@17 next1"#);
+    check(HEAD, "\n```json\n{\"a\": \"b\"}\n```<|end|>x", r#"0:f@-2,-1 a@16="b"@17 end0@30 over@30 next1"#);
+    check(HEAD, "<|end|>", "0:f@-2,-1 end0@7 over@7 next1");
+    check(HEAD, "null<|end|>", "0:f@-2,-1 end0@11 over@11 next1");
+    check(HEAD, r#""{}"<|end|>"#, r#"0:f@-2,-1 @1="{}"@3 end0@11 over@11 next1"#);
+    check(
+        LIST,
+        r#"[{"name":"f","arguments":{"a": [1, [2]]}}][/TOOL_CALLS]"#,
+        "0:f@-2,10 a@31=[1, [2]]@39 end0@55 over@55 next1",
+    );
+}

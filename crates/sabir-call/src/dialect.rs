@@ -8,11 +8,16 @@
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
 //! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
-mod cline;
+mod define;
+mod free;
 pub(crate) mod gemma;
 pub(crate) mod grammar;
-mod invoke;
+mod json;
 pub(crate) mod python;
+mod render;
+mod tagged;
+
+use std::sync::RwLock;
 
 use serde_json::{Map, Value};
 

@@ -26,7 +26,9 @@
 
 mod call;
 mod doubt;
+mod follow;
 mod gemma;
+mod guess;
 mod opening;
 mod payload;
 mod prose;

@@ -112,7 +112,9 @@ pub struct JsonTable {
 #[non_exhaustive]
 pub enum DefineError {
     /// The name is no name.
-    #[error("`{0}` cannot be a dialect's name: use lower-case letters, digits and `_`, and neither `auto` nor `native`")]
+    #[error(
+        "`{0}` cannot be a dialect's name: use lower-case letters, digits and `_`, and neither `auto` nor `native`"
+    )]
     Name(String),
     /// The name is taken, by something else than the same table.
     #[error("there is a dialect `{0}` already; choose another name")]
@@ -145,24 +147,33 @@ pub fn define(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
     }
     let lesson = match (&table.lesson, table.machine) {
         (Some(words), _) => leak(words),
-        (None, Machine::Tagged) => "Write each call in a tag with the tool's name, and in it one tag for each argument.",
+        (None, Machine::Tagged) => {
+            "Write each call in a tag with the tool's name, and in it one tag for each argument."
+        }
         (None, Machine::Json) => "Write each call as JSON with the tool's name and its arguments, between the markers.",
         (None, Machine::Python) => "Write calls as one Python list, with keyword arguments only, between the markers.",
         (None, Machine::Gemma) => "Write each call between the markers, every string between two quote markers.",
     };
     let (name, summary) = (leak(&table.name), leak(&table.summary));
-    let made: &'static Dialect = Box::leak(Box::new(Dialect { name, aliases: &[], summary, spec: "", grammar, lesson }));
+    let made: &'static Dialect =
+        Box::leak(Box::new(Dialect { name, aliases: &[], summary, spec: "", grammar, lesson }));
     DEFINED.write().unwrap_or_else(PoisonError::into_inner).push(made);
     Ok(made)
 }
 
 fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
-    let marker = |key, text: &str| check(table, key, text, "1 to 64 bytes without white space at its ends", |text| {
-        !text.is_empty() && text.len() <= MARKER_CAP && text.trim() == text
-    });
-    let tag = |key, text: &str| check(table, key, text, "a tag's name: letters, digits and `_ - . :`", |text| {
-        !text.is_empty() && text.len() <= MARKER_CAP && text.chars().all(|c| c.is_alphanumeric() || "_-.:｜".contains(c))
-    });
+    let marker = |key, text: &str| {
+        check(table, key, text, "1 to 64 bytes without white space at its ends", |text| {
+            !text.is_empty() && text.len() <= MARKER_CAP && text.trim() == text
+        })
+    };
+    let tag = |key, text: &str| {
+        check(table, key, text, "a tag's name: letters, digits and `_ - . :`", |text| {
+            !text.is_empty()
+                && text.len() <= MARKER_CAP
+                && text.chars().all(|c| c.is_alphanumeric() || "_-.:｜".contains(c))
+        })
+    };
     let close = |text: &str| if text.is_empty() { Ok("") } else { marker("close", text) };
     Ok(match table.machine {
         Machine::Tagged => {
@@ -194,8 +205,7 @@ fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
         Machine::Json => {
             let head_end = table.json.head_end.as_deref().map(|end| marker("json.head_end", end)).transpose()?;
             let head = head_end.map(|end| Head { end, prefix: "", id: None, fenced: false });
-            let form =
-                JsonForm { open: marker("open", &table.open)?, head, close: close(&table.close)?, stop: false };
+            let form = JsonForm { open: marker("open", &table.open)?, head, close: close(&table.close)?, stop: false };
             let key = |given: &Option<String>, usual| given.as_deref().map_or(usual, leak);
             let keys = (key(&table.json.name_key, "name"), key(&table.json.arguments_key, "arguments"), None);
             Grammar::Json(JsonCalls {

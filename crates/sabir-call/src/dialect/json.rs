@@ -25,7 +25,12 @@ pub(super) const ROWS: &[Dialect] = &[
             section: Some(("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")),
             forms: &[JsonForm {
                 open: "<|tool_call_begin|>",
-                head: Some(Head { end: "<|tool_call_argument_begin|>", prefix: "functions.", id: Some(":"), fenced: false }),
+                head: Some(Head {
+                    end: "<|tool_call_argument_begin|>",
+                    prefix: "functions.",
+                    id: Some(":"),
+                    fenced: false,
+                }),
                 close: "<|tool_call_end|>",
                 stop: false,
             }],

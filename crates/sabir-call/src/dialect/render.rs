@@ -72,7 +72,10 @@ fn json_calls(table: &JsonCalls, calls: &[Pair<'_>]) -> String {
     let (before, behind) = table.section.unwrap_or_default();
     if form.head.is_some() {
         let all = calls.iter().enumerate().map(|(at, call)| headed(&form, at, call));
-        return format!("{before}{}{behind}", all.collect::<Vec<_>>().join(if table.section.is_some() { "" } else { "\n" }));
+        return format!(
+            "{before}{}{behind}",
+            all.collect::<Vec<_>>().join(if table.section.is_some() { "" } else { "\n" })
+        );
     }
     let objects: Vec<_> = calls.iter().enumerate().map(|(at, call)| json::named(table, at, call)).collect();
     let JsonForm { open, close, .. } = form;

@@ -18,10 +18,10 @@ use crate::fault::{Fault, FaultKind, Span};
 use crate::lanes::find;
 
 use super::doubt::{Before, Doubt, Role};
+use super::report::Closed;
 use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key};
 use super::value::{Phase, Value};
 use super::vocabulary::{Spelling, Vocabulary};
-use super::report::Closed;
 use super::{Reader, State, Step, Window, take_blank};
 
 /// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to

@@ -28,7 +28,17 @@ const LANGUAGES: [&str; 8] = ["", "json", "JSON", "python", "py", "tool_call", "
 /// Keys of a call's name, and of what may stand before it.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
 const BEFORE: [&str; 11] = [
-    "type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls", "arguments", "parameters", "input",
+    "type",
+    "id",
+    "tool_call_id",
+    "call_id",
+    "index",
+    "thought",
+    "tool_calls",
+    "calls",
+    "arguments",
+    "parameters",
+    "input",
 ];
 
 /// Text that may be calls.
@@ -358,7 +368,12 @@ impl Reader {
         self.prose.read(&guess.held);
         self.say(&guess.held, out);
         if guess.scan.named {
-            self.past.mark(MarkRole::Mention, guess.offset, guess.held.len(), "like a call, but in the middle of a message");
+            self.past.mark(
+                MarkRole::Mention,
+                guess.offset,
+                guess.held.len(),
+                "like a call, but in the middle of a message",
+            );
             self.past.tell(out);
         }
     }

@@ -130,7 +130,9 @@ impl Reader {
             }
             Spotted::None => {}
         }
-        if mention.is_none() && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary) {
+        if mention.is_none()
+            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
+        {
             return Look::Guess(guess);
         }
         let (tag, notation) = match self.lex_any(rest, last, first) {
@@ -184,7 +186,9 @@ impl Reader {
 
     /// How much a tag of the tables matters.
     fn interest_in(&self, name: &str, close: bool, notation: Notation) -> Interest {
-        if self.vocabulary.wrapper(name, notation).is_some() || self.wrapped.as_deref().is_some_and(|it| alike(it, name)) {
+        if self.vocabulary.wrapper(name, notation).is_some()
+            || self.wrapped.as_deref().is_some_and(|it| alike(it, name))
+        {
             return Interest::Quoted;
         }
         let wrapped = self.wrapped.as_deref();
@@ -275,7 +279,8 @@ impl Reader {
 
     fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, notation: Notation) -> Look {
         let start = self.offset + at;
-        let kind = if self.vocabulary.wrapper(tag.name, notation).is_some() || self.vocabulary.keyed(tag.name).is_some() {
+        let kind = if self.vocabulary.wrapper(tag.name, notation).is_some() || self.vocabulary.keyed(tag.name).is_some()
+        {
             Kind::Wrapper(notation)
         } else if let Some(spelling) = self.vocabulary.call(tag.name, notation, self.wrapped.as_deref()) {
             Kind::Fixed(spelling)

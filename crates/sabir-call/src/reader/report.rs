@@ -128,7 +128,8 @@ impl Past {
             out.event(Event::Fault(&fault.hint(hint)));
         }
         if let Some((dialect, span)) = unheard {
-            let message = format!("this is markup of the dialect `{dialect}`, which is not listened for; nothing was run");
+            let message =
+                format!("this is markup of the dialect `{dialect}`, which is not listened for; nothing was run");
             let fault = Fault::warning(FaultKind::OtherDialect, span, message);
             out.event(Event::Fault(&fault.hint("write the call in the dialect that was taught")));
         }

@@ -205,7 +205,15 @@ fn lex_delimited<'w>(
     }
     let attributes_at = marker.len() + name_end + attributes.len() - attributes.trim_start().len();
     let len = marker.len() + length + end.len();
-    Lexed::Tag(Tag { close: closes, name, attributes: attributes.trim(), attributes_at, empty: false, len, json: false })
+    Lexed::Tag(Tag {
+        close: closes,
+        name,
+        attributes: attributes.trim(),
+        attributes_at,
+        empty: false,
+        len,
+        json: false,
+    })
 }
 
 /// Lexes the key and the opening tag of the value behind it as one tag: its name is the key's tag, its attributes are the key.
@@ -229,10 +237,11 @@ pub(crate) fn lex_key<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2
     if opening.is_empty() {
         return partial;
     }
-    let value = match lex(opening, last, |name, close| if name == value && !close { Interest::Any } else { Interest::None }) {
-        Lexed::Tag(tag) => tag,
-        lexed => return lexed,
-    };
+    let value =
+        match lex(opening, last, |name, close| if name == value && !close { Interest::Any } else { Interest::None }) {
+            Lexed::Tag(tag) => tag,
+            lexed => return lexed,
+        };
     let len = open.len + length + close.len + blank + value.len;
     let json = value.attribute("encoding") == Some("json");
     Lexed::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
@@ -267,7 +276,15 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
         return Lexed::No;
     }
     if *after == b'>' {
-        return Lexed::Tag(Tag { close, name, attributes: "", attributes_at: end, empty: false, len: end + 1, json: false });
+        return Lexed::Tag(Tag {
+            close,
+            name,
+            attributes: "",
+            attributes_at: end,
+            empty: false,
+            len: end + 1,
+            json: false,
+        });
     }
     if interest == Interest::Plain {
         return Lexed::No;
@@ -295,7 +312,8 @@ fn name_length(bytes: &[u8]) -> usize {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
     let length = bytes.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
     let name = bytes.get(..length).unwrap_or_default();
-    let sentinel = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()].iter().any(|bar| name.len() > bar.len() && name.ends_with(bar));
+    let sentinel =
+        [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()].iter().any(|bar| name.len() > bar.len() && name.ends_with(bar));
     if !sentinel || bytes.get(length) != Some(&b' ') {
         return length;
     }

@@ -60,7 +60,8 @@ pub(super) fn wrap(tagged: &Tagged, calls: &[String]) -> String {
         Some((open, close)) => format!("{open}{inner}{close}"),
         None => inner.to_owned(),
     };
-    let calls: Vec<_> = calls.iter().map(|call| section(1, &if tagged.each { wrapped(call) } else { call.clone() })).collect();
+    let calls: Vec<_> =
+        calls.iter().map(|call| section(1, &if tagged.each { wrapped(call) } else { call.clone() })).collect();
     let between = if tagged.sections.is_empty() { feed } else { "" };
     let all = calls.join(between);
     section(0, &if tagged.each { all } else { wrapped(&all) })

@@ -71,10 +71,15 @@ fn check_spec(name: &str, spec: &str) -> usize {
     examples
 }
 
+/// How many examples a spec must have: the dialects that are taught most have the most corners.
+fn least(name: &str) -> usize {
+    if matches!(name, "cline" | "invoke") { 20 } else { 8 }
+}
+
 #[test]
 fn every_example_of_every_spec() {
     for dialect in dialects() {
         let examples = check_spec(dialect.name, dialect.spec);
-        assert!(examples >= 20, "{} has only {examples} examples", dialect.name);
+        assert!(examples >= least(dialect.name), "{} has only {examples} examples", dialect.name);
     }
 }

@@ -50,9 +50,14 @@ mod coerce;
 mod element;
 mod feedback;
 mod gate;
+mod misspelt;
+mod near;
+mod notes;
 mod relaxed;
 mod repair;
+mod rest;
 mod schema;
+mod validate;
 
 pub use feedback::{CAP as FEEDBACK_CAP, feedback};
 pub use gate::{CallState, Checked, Checker};

@@ -58,8 +58,8 @@ fn calls_through_reader_and_gates() {
         ),
         (
             "invoke",
-            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
-            "Your call 1 (`raed_file`) was not run. error[unknown_tool]: there is no tool `raed_file`",
+            "<function_calls>\n<invoke name=\"reda_fil\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "Your call 1 (`reda_fil`) was not run. error[unknown_tool]: there is no tool `reda_fil`",
         ),
         (
             "cline",
@@ -87,11 +87,11 @@ fn diagnosed(dialect: &str, text: &str) -> String {
 #[test]
 fn the_caret_stands_under_what_is_wrong() {
     let rows = [
-        ("cline", "<read_fil>\n<path>a</path>\n</read_fil>", "1 | <read_fil>\n  |  ^^^^^^^^"),
+        ("cline", "<red_fil>\n<path>a</path>\n</red_fil>", "1 | <red_fil>\n  |  ^^^^^^^"),
         (
             "invoke",
-            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
-            "2 | <invoke name=\"raed_file\">\n  |               ^^^^^^^^^",
+            "<function_calls>\n<invoke name=\"reda_fil\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "2 | <invoke name=\"reda_fil\">\n  |               ^^^^^^^^",
         ),
         (
             "invoke",

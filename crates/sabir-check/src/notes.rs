@@ -83,7 +83,8 @@ impl<'d> Notes<'d> {
 
     /// Whether the text of the arguments ends too early or could not be read to its end.
     pub(crate) fn unread(&self) -> bool {
-        let broken = |fault: &Fault| fault.kind == FaultKind::MalformedJson && fault.argument.is_none();
+        let json = |fault: &Fault| matches!(fault.kind, FaultKind::MalformedJson | FaultKind::TagInJson);
+        let broken = |fault: &Fault| json(fault) && fault.argument.is_none();
         let stops = |fault: &Fault| fault.kind == FaultKind::CutCall || broken(fault);
         self.faults.iter().any(|fault| fault.severity == Severity::Error && stops(fault))
     }

@@ -8,7 +8,7 @@
 )]
 
 use sabir_call::{ArgForm, Cut, Draft, Event, Fault, FaultKind, Parallel, Protocol, Sink, Span, StopReason, ToolSet};
-use sabir_check::{CallState, Checked, Checker, FEEDBACK_CAP, Repairs, feedback};
+use sabir_check::{Audience, CallState, Checked, Checker, FEEDBACK_CAP, Repairs, Repetition, feedback};
 
 const TOOLS: &str = r##"[
  {"name": "read_file", "parameters": {"type": "object", "additionalProperties": false, "required": ["path"], "properties":
@@ -665,7 +665,12 @@ fn checkers_are_shared_between_threads() {
 
 fn words(source: &str, draft: &Draft, protocol: &Protocol) -> Option<String> {
     let tools = tools();
-    feedback(&Checker::new(tools.clone()).check_all(draft), &draft.faults, source, protocol, &tools)
+    feedback(
+        &Checker::new(tools.clone()).check_all(draft),
+        &draft.faults,
+        source,
+        &Audience { protocol, tools: &tools, told: &Repetition::default() },
+    )
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use sabir_call::dialect::Selection;
 use sabir_call::{Cut, Draft, Protocol, Reader, ToolSet};
-use sabir_check::{CallState, Checker, feedback};
+use sabir_check::{Audience, CallState, Checker, Repetition, feedback};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -24,7 +24,12 @@ fn gated(dialect: &str, text: &str) -> String {
     reader.finish(Cut::Ended, &mut draft);
     let checked = Checker::new(tools.clone()).check_all(&draft);
     let protocol = Protocol::Prompted(dialect.to_owned());
-    if let Some(words) = feedback(&checked, &draft.faults, text, &protocol, &tools) {
+    if let Some(words) = feedback(
+        &checked,
+        &draft.faults,
+        text,
+        &Audience { protocol: &protocol, tools: &tools, told: &Repetition::default() },
+    ) {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
     }
     assert!(checked.iter().all(|call| call.state == CallState::Complete));

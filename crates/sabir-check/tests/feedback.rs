@@ -75,11 +75,13 @@ fn the_same_mistake_is_told_in_other_words() {
     );
 }
 
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
 fn a_shown_call_holds_only_what_was_good_and_short() {
     let long = "x".repeat(500);
     // (tool, arguments, the arguments shown the second time)
-    let rows: [(&str, &[(&str, &str)], &str); 7] = [
+    let rows: [Row<'_>; 7] = [
         ("write_to_file", &[("path", "a.rs"), ("mode", "x")], r#"{"path":"a.rs","content":"text"}"#),
         ("write_to_file", &[("path", "PARAM_VALUE"), ("content", "ok")], r#"{"path":"text","content":"ok"}"#),
         ("write_to_file", &[("path", "a"), ("content", &long), ("mode", "x")], r#"{"path":"a","content":"text"}"#),

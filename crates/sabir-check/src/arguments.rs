@@ -38,6 +38,7 @@ impl Reader<'_> {
     pub(crate) fn read<'d>(&self, notes: &mut Notes<'d>) -> Vec<Given<'d>> {
         let shape = Shape::new(&self.tool.parameters);
         let (declared, required) = (shape.names(), shape.required());
+        notes.name_near(&declared);
         let written = rest::resolve(notes, self.repairs);
         let names: Vec<String> = written.iter().map(|argument| argument.name.clone()).collect();
         let spelled: Vec<&str> = names.iter().map(String::as_str).collect();

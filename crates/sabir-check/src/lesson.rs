@@ -86,7 +86,9 @@ pub(crate) fn another_way(protocol: &Protocol, tools: &ToolSet, call: &Checked) 
     let detour =
         DETOURS.iter().find(|detour| detour.tool == call.name).filter(|detour| tools.get(detour.other).is_some());
     let mut ways: Vec<String> = Vec::new();
-    if is(FaultKind::CutCall) {
+    if is(FaultKind::ExtraCall) {
+        ways.push("make this call alone, in a message of its own, when the result before it is there".to_owned());
+    } else if is(FaultKind::CutCall) {
         ways.push(
             match detour.filter(|detour| detour.tool == "write_to_file") {
                 Some(_) => {

@@ -71,6 +71,16 @@ impl<'d> Notes<'d> {
         self.repairs.push(Repair { rule: rule.into(), span, before: shortened(before), after: shortened(after) });
     }
 
+    /// Names what the parser's own unknown arguments may mean: it knows tags, and not which of them are near.
+    pub(crate) fn name_near(&mut self, declared: &[&str]) {
+        for fault in self.faults.iter_mut().take(self.known) {
+            let name = fault.argument.as_deref().filter(|_| fault.kind == FaultKind::UnknownArgument);
+            if let Some(near) = name.and_then(|name| nearest(name, declared.iter().copied())) {
+                fault.hint = Some(format!("did you mean `{near}`?"));
+            }
+        }
+    }
+
     /// Whether an error about this argument is known.
     pub(crate) fn wrong(&self, argument: &str) -> bool {
         self.faults.iter().any(|fault| fault.severity == Severity::Error && fault.argument.as_deref() == Some(argument))

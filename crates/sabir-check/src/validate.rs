@@ -92,7 +92,7 @@ fn invalid(error: &ValidationError<'_>, given: &[Given<'_>], notes: &Notes<'_>) 
         }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let message = format!("{place} must not have {}", names(unexpected.iter().map(String::as_str)));
-            (FaultKind::InvalidValue, message, None)
+            (FaultKind::InvalidValue, message, Some("leave out what is not declared".to_owned()))
         }
         _ => {
             (FaultKind::InvalidValue, format!("{place}: {}; found {found}", capped(&error.masked().to_string())), None)
@@ -113,7 +113,7 @@ fn whole_invalid(error: &ValidationError<'_>, notes: &Notes<'_>) -> Option<Fault
         _ => false,
     };
     let message = format!("the arguments: {}", capped(&error.masked_with("they").to_string()));
-    (!told).then(|| notes.fault(FaultKind::InvalidValue, notes.call.span, message))
+    (!told).then(|| notes.fault(FaultKind::InvalidValue, notes.name_span(), message))
 }
 
 fn article(word: &str) -> String {

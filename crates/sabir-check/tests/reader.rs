@@ -84,6 +84,7 @@ fn diagnosed(dialect: &str, text: &str) -> String {
     let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Cut::Ended, &mut draft);
+    draft.source = text.to_owned();
     let checked = Checker::new(tools).check_all(&draft);
     let fault = checked.first().unwrap().faults.first().unwrap();
     fault.diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
@@ -108,9 +109,47 @@ fn the_caret_stands_under_what_is_wrong() {
             "<use_mcp_tool>\n<tool_name>t</tool_name>\n<arguments>\n{\"n\" 1}\n</arguments>\n</use_mcp_tool>",
             "4 | {\"n\" 1}\n  |      ^",
         ),
+        (
+            "cline",
+            "<read_file>\n<path>漢\t字</path>\t<start_line>zehn</start_line>\n</read_file>",
+            "2 | <path>漢\t字</path>\t<start_line>zehn</start_line>\n  |         \t         \t            ^^^^",
+        ),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"read_file\">\n<parameter name=\"pth\">a</parameter>\n</invoke>\n</function_calls>",
+            "3 | <parameter name=\"pth\">a</parameter>\n  |                  ^^^",
+        ),
         ("cline", "<read_file>\n<path>\na &amp; b\n</path>\n</read_file>", "3 | a &amp; b\n  |   ^^^^^"),
     ];
     for (dialect, text, expected) in rows {
         assert_eq!(diagnosed(dialect, text), expected, "{text}");
     }
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_what_was_meant() {
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    let text = "<read_file>\n<pth>x</pth>\n<start_line>ten</start_line>\n</read_file>\nDone.";
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(Selection::from_name("cline").unwrap(), &tools);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    draft.source = text.to_owned();
+    let checker = Checker::new(tools);
+    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+    let told = |fault: &sabir_call::Fault| {
+        let place = fault.place(text);
+        format!("{} {}:{} {}", fault.kind.name(), place.line, place.column, fault.hint.as_deref().unwrap_or_default())
+    };
+    let mut lines: Vec<String> = checked.iter().flat_map(|call| &call.faults).chain(&loose).map(told).collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "missing_argument 1:2 `pth` was given; did you mean `path`?",
+            "text_after_call 5:1 stop after the call; its result comes first",
+            "unknown_argument 2:2 did you mean `path`?",
+            "wrong_type 3:13 write an integer in `start_line`",
+        ]
+    );
 }

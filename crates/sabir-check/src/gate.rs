@@ -205,7 +205,9 @@ fn text_after(draft: &Draft) -> Option<Fault> {
     let last = draft.parts.iter().rposition(|part| matches!(part, DraftPart::Call(_)))?;
     let (known, after) = draft.parts.split_at_checked(last + 1)?;
     let Some(DraftPart::Call(call)) = known.last() else { return None };
-    call.dialect.as_ref().filter(|_| call.state == DraftState::Closed)?;
+    // What follows a call that could not be read to its end may belong to it.
+    let whole = call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
+    call.dialect.as_ref().filter(|_| whole)?;
     let words = after.iter().find_map(|part| match part {
         DraftPart::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
         _ => None,

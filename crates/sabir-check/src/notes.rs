@@ -135,7 +135,9 @@ impl<'d> Notes<'d> {
     /// The arguments of a call whose tool is not known: as written, for whoever shows the call.
     pub(crate) fn untyped(&mut self, into: &mut Map<String, Value>) {
         for argument in &self.call.arguments {
-            if is_placeholder(&argument.name) {
+            // An unknown tool may well have an argument `tool_name`, but no `TOOL_NAME`.
+            let loud = !argument.name.contains(|c: char| c.is_ascii_lowercase());
+            if is_placeholder(&argument.name) && (loud || is_placeholder(&self.call.name)) {
                 self.push(placeholder(self, argument));
             }
             let json = || serde_json::from_str(&argument.text).ok().filter(|_| argument.form == ArgForm::Json);

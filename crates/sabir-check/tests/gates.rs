@@ -139,8 +139,8 @@ fn names_of_tools() {
     );
     check(
         "zzz",
-        &[],
-        "rejected zzz {}\n  unknown_tool@1: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
+        &["tool_name=x"],
+        "rejected zzz {\"tool_name\":\"x\"}\n  unknown_tool@1: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
     );
     check(
         "TOOL_NAME",
@@ -518,6 +518,13 @@ fn calls_after_the_first_are_rejected_where_one_is_allowed() {
         ]
     );
     assert!(Checker::new(tools()).check_all(&draft).iter().all(|call| call.state == CallState::Complete));
+}
+
+#[test]
+fn words_behind_a_broken_call_may_belong_to_it() {
+    let mut draft = two_calls(["", "", "and so on"]);
+    draft.event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1)));
+    assert_eq!(Checker::new(tools()).loose(&draft), []);
 }
 
 #[test]

@@ -83,7 +83,12 @@ impl<'d> Notes<'d> {
 
     /// Whether an error about this argument is known.
     pub(crate) fn wrong(&self, argument: &str) -> bool {
-        self.faults.iter().any(|fault| fault.severity == Severity::Error && fault.argument.as_deref() == Some(argument))
+        self.errors().any(|fault| fault.argument.as_deref() == Some(argument))
+    }
+
+    /// The errors so far.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(|fault| fault.severity == Severity::Error)
     }
 
     /// Whether arguments stand where they cannot be read, so that it is no mistake of its own that they are missing.

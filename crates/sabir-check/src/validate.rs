@@ -1,5 +1,7 @@
 //! What a tool's schema says of typed arguments, in words.
 
+use std::collections::HashSet;
+
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use sabir_call::{Fault, FaultKind, type_of};
@@ -109,7 +111,10 @@ fn whole_invalid(error: &ValidationError<'_>, notes: &Notes<'_>) -> Option<Fault
         ValidationErrorKind::Required { property } => {
             notes.is_swallowed() || property.as_str().is_some_and(|name| notes.wrong(name))
         }
-        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected.iter().all(|name| notes.wrong(name)),
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let wrong: HashSet<&str> = notes.errors().filter_map(|fault| fault.argument.as_deref()).collect();
+            unexpected.iter().all(|name| wrong.contains(name.as_str()))
+        }
         _ => false,
     };
     let message = format!("the arguments: {}", capped(&error.masked_with("they").to_string()));

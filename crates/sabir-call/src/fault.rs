@@ -236,7 +236,13 @@ impl Fault {
         }
         let (before, after) = source.split_at(at);
         let is_end = |c: char| c == '\n' || c == '\r';
-        let ends = before.matches('\n').count() + before.matches('\r').count() - before.matches("\r\n").count();
+        let count = |byte: u8| memchr::memchr_iter(byte, before.as_bytes()).count();
+        // Nearly no text has a CR, and looking for pairs is slow.
+        let returns = match count(b'\r') {
+            0 => 0,
+            returns => returns - before.matches("\r\n").count(),
+        };
+        let ends = count(b'\n') + returns;
         // A position between CR and LF still belongs to the line that they end.
         let split_pair = before.ends_with('\r') && after.starts_with('\n');
         let head = if split_pair { before.trim_end_matches('\r') } else { before };
@@ -430,6 +436,25 @@ mod tests {
         ];
         for (source, column, line, marks) in rows {
             assert_eq!(marked(source), (column, line.to_owned(), marks.to_owned()), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_in_three_ways() {
+        let rows = [
+            ("«a»", (1, 1, "a")),
+            ("a\nb\r\nc\rd«e»", (4, 2, "de")),
+            ("a\r\n\r\n«b»", (3, 1, "b")),
+            ("a\n\r«b»", (3, 1, "b")),
+            ("é\r«\n»b", (1, 2, "é")),
+            ("a\n«»", (2, 1, "")),
+        ];
+        for (source, expected) in rows {
+            let (before, rest) = source.split_once('«').unwrap();
+            let text = format!("{before}{}", rest.replace('»', ""));
+            let fault = Fault::error(FaultKind::WrongType, Span::new(before.len(), before.len()), "m");
+            let place = fault.place(&text);
+            assert_eq!((place.line, place.column, place.text), expected, "{source:?}");
         }
     }
 

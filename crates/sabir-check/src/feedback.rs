@@ -45,22 +45,17 @@ pub struct Audience<'a> {
 pub fn feedback(checked: &[Checked], faults: &[Fault], source: &str, audience: &Audience<'_>) -> Option<String> {
     let loose = faults.iter().filter(|fault| fault.call.is_none() && fault.severity == Severity::Error);
     let loose: Vec<&Fault> = loose.collect();
-    let mut sections: Vec<Vec<String>> = Vec::new();
-    if !loose.is_empty() {
-        sections.push(about_text(&loose, source, audience));
-    }
     let stopped = checked.iter().filter(|call| call.state != CallState::Complete);
-    sections.extend(stopped.map(|call| about(call, source, audience)));
-    if sections.is_empty() {
-        return None;
-    }
-    let total = sections.len();
+    let total = usize::from(!loose.is_empty()) + stopped.clone().count();
+    // One after the other: what finds no room is never written.
+    let of_text = (!loose.is_empty()).then(|| about_text(&loose, source, audience));
+    let sections = of_text.into_iter().chain(stopped.map(|call| about(call, source, audience)));
     let mut text = String::new();
-    for (index, pieces) in sections.iter().enumerate() {
+    for (index, pieces) in sections.enumerate() {
         if !text.is_empty() {
             text.push('\n');
         }
-        for piece in pieces {
+        for piece in &pieces {
             if text.len().saturating_add(piece.len()) > CAP - NOTE {
                 text.push_str(&format!("… shortened; {} of {total} shown\n", index + 1));
                 return Some(text);
@@ -68,7 +63,7 @@ pub fn feedback(checked: &[Checked], faults: &[Fault], source: &str, audience: &
             text.push_str(piece);
         }
     }
-    Some(text)
+    (total > 0).then_some(text)
 }
 
 /// How often the worst of these mistakes was told before.

@@ -10,10 +10,14 @@ use crate::reader::region::{Region, Taken, View};
 /// Where the text stands in the assistant text.
 const OFFSET: usize = 100;
 
-/// Events in one line; deltas are merged.
+/// Events in one line; deltas are merged. Complains of whatever breaks the contract of events.
 #[derive(Default)]
 struct Line {
     text: String,
+    /// Whether each call is still open.
+    open: Vec<bool>,
+    /// The last position in the last call.
+    place: usize,
     value: Option<(ArgForm, String)>,
 }
 
@@ -23,6 +27,7 @@ impl Sink for Line {
             assert!(!text.is_empty());
             return value.push_str(text);
         }
+        self.hold(event);
         let at = |at: usize| at as i64 - OFFSET as i64;
         let line = match event {
             Event::CallStart { index, id, name, at: start, name_at, dialect } => {
@@ -34,7 +39,11 @@ impl Sink for Line {
                 self.value = Some((form, String::new()));
                 format!("{name}@{}=", at(start))
             }
-            Event::ArgEnd { at: end, .. } => format!("{}@{} ", self.value(), at(end)),
+            Event::ArgEnd { at: end, .. } => {
+                let value = self.value();
+                self.value = None;
+                format!("{value}@{} ", at(end))
+            }
             Event::CallEnd { index, at: end } => format!("end{index}@{} ", at(end)),
             Event::CallCut { index, at: end, .. } => format!("{}cut{index}@{} ", self.value(), at(end)),
             Event::Fault(fault) => {
@@ -50,6 +59,35 @@ impl Sink for Line {
 }
 
 impl Line {
+    fn hold(&mut self, event: Event<'_>) {
+        let open = |index: u32| self.open.get(index as usize) == Some(&true);
+        let right = match event {
+            Event::CallStart { index, name, at, name_at, .. } => {
+                self.open.push(true);
+                index as usize + 1 == self.open.len() && (name_at > at || name.is_empty())
+            }
+            Event::ArgStart { index, .. } => open(index) && self.value.is_none(),
+            Event::ArgEnd { index, .. } => open(index) && self.value.is_some(),
+            Event::CallEnd { index, .. } => open(index) && self.value.is_none(),
+            Event::CallCut { index, .. } => open(index),
+            Event::Fault(fault) => fault.call.is_none_or(|index| (index as usize) < self.open.len()),
+            _ => true,
+        };
+        if let Event::CallStart { at, .. }
+        | Event::ArgStart { at, .. }
+        | Event::ArgEnd { at, .. }
+        | Event::CallEnd { at, .. }
+        | Event::CallCut { at, .. } = event
+        {
+            assert!(right && at >= self.place, "{event:?} after {}", self.text);
+            self.place = at;
+        }
+        assert!(right, "{event:?} after {}", self.text);
+        if let Event::CallEnd { index, .. } | Event::CallCut { index, .. } = event {
+            self.open[index as usize] = false;
+        }
+    }
+
     /// The value so far.
     fn value(&mut self) -> String {
         match &mut self.value {
@@ -97,6 +135,7 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
             Taken::More(taken) => from += taken,
             Taken::Over(taken) => {
                 from += taken;
+                assert!(!out.open.contains(&true), "{}: {text}", out.text);
                 out.text += &format!("over@{from} next{}", payload.next_index());
                 return out.text;
             }
@@ -106,6 +145,7 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
         }
     }
     payload.cut(why, OFFSET + text.len(), &mut out);
+    assert!(!out.open.contains(&true), "{}: {text}", out.text);
     out.text.trim_end().to_owned()
 }
 
@@ -116,6 +156,76 @@ fn check(kind: Kind, text: &str, expected: &str) {
     for cut in 0..text.len() {
         let split = read(kind, text, std::iter::once(cut), Cut::Ended);
         assert_eq!(split, expected, "cut at {cut}: {text}");
+    }
+}
+
+/// Texts made of what matters to the machine.
+fn texts() -> impl Strategy<Value = String> {
+    const PIECES: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "'",
+        "\\",
+        "\\u00e9",
+        "\\ud83d",
+        " ",
+        "\n",
+        ";",
+        "`",
+        "```",
+        "```json\n",
+        "<",
+        "</",
+        "<|",
+        "</tool_call>",
+        "<tool_call>",
+        "</tool",
+        "[TOOL_CALLS]",
+        "[/TOOL_CALLS]",
+        "<|end|>",
+        "\"name\"",
+        "\"name\":\"f\"",
+        "'name': 'f'",
+        "\"id\":\"x\"",
+        "\"arguments\":",
+        "\"arguments\":{\"a\":\"b\"}",
+        "\"function\":{",
+        "\"tool_calls\":[",
+        "{\"name\":\"f\",",
+        "{\"name\":\"f\",\"arguments\":{\"a\":\"b",
+        "null",
+        "1",
+        "é",
+        "words",
+        "\"k\":",
+        "{'a': ",
+        "True",
+    ];
+    prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+}
+
+const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_of_any_text(
+        text in texts(),
+        kind in prop::sample::select(&KINDS[..]),
+        cuts in prop::collection::vec(0usize..200, 0..6),
+        why in prop::sample::select(&[Cut::Ended, Cut::Limit][..]),
+    ) {
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < text.len()).collect();
+        cuts.sort_unstable();
+        let whole = read(kind, &text, std::iter::empty(), why);
+        prop_assert_eq!(&read(kind, &text, cuts.into_iter(), why), &whole, "{}", text);
+        prop_assert_eq!(&read(kind, &text, 0..text.len(), why), &whole, "byte by byte: {}", text);
     }
 }
 

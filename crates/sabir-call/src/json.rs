@@ -29,7 +29,7 @@ use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Origin, Span};
 
 use balance::{Balance, Guard, Stop, UNGUARDED};
-use string::{Escape, Unescaped, plain_end, unescape};
+use string::{Escape, Marks, PIECE, Unescaped, plain_end, unescape};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
 const HEAD_CAP: usize = 64 * 1024;
@@ -109,7 +109,7 @@ enum State {
 }
 
 /// The string that is being decoded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Strings {
     escape: Escape,
     /// Decoded text that has not gone out yet; empty between pushes.
@@ -133,7 +133,7 @@ impl ArgumentScanner {
             over: false,
             key: String::new(),
             keys: HashSet::new(),
-            strings: Strings::default(),
+            strings: Strings { escape: Escape::None, decoded: String::new(), warned: false, faulted: false },
             balance: Balance::value(),
         }
     }
@@ -154,15 +154,8 @@ impl ArgumentScanner {
     #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
         // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
-        let inside = self.inside() && !chunk.is_empty();
-        let plain = if inside { plain_end(chunk.as_bytes(), 0) } else { 0 };
-        if inside && plain == chunk.len() {
-            out.event(Event::ArgDelta { index: self.index, text: chunk });
-        } else {
-            let at = if inside { self.string(chunk, 0, plain, out) } else { 0 };
-            if at < chunk.len() || self.strings.escape != Escape::None {
-                self.read(chunk, at, false, out);
-            }
+        if !self.take(chunk, out) {
+            self.read(chunk, 0, false, out);
         }
         self.offset = self.offset.saturating_add(chunk.len());
     }
@@ -170,15 +163,26 @@ impl ArgumentScanner {
     /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
     #[inline]
     pub(crate) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        if !self.inside() || chunk.is_empty() {
+        if !matches!(self.state, State::Text(_)) || chunk.is_empty() {
             return false;
         }
-        let plain = plain_end(chunk.as_bytes(), 0);
-        if plain == chunk.len() {
+        if chunk.len() > PIECE {
+            return self.take_long(chunk, out);
+        }
+        let marks = Marks::of(chunk.as_bytes());
+        if marks.none() && self.strings.escape == Escape::None {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
             return true;
         }
-        self.take_escaped(chunk, plain, out)
+        self.take_escaped(chunk, marks, out)
+    }
+
+    fn take_long(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        let plain = self.strings.escape == Escape::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
+        if plain {
+            out.event(Event::ArgDelta { index: self.index, text: chunk });
+        }
+        plain
     }
 
     /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
@@ -221,11 +225,6 @@ impl ArgumentScanner {
         }
     }
 
-    #[inline]
-    fn inside(&self) -> bool {
-        matches!(self.state, State::Text(_)) && self.strings.escape == Escape::None
-    }
-
     fn ended(&self) -> bool {
         matches!(self.state, State::End | State::Broken)
     }
@@ -241,7 +240,7 @@ impl ArgumentScanner {
             }
             let next = match self.state {
                 State::Key | State::Text(_) if self.strings.escape != Escape::None => self.escaped(byte, at, out),
-                State::Key | State::Text(_) => self.string(chunk, at, at, out),
+                State::Key | State::Text(_) => self.string(chunk, at, out),
                 State::Source | State::Rest | State::Skip => {
                     let (next, guarded) = self.source(chunk, at, pass, out);
                     if guarded {
@@ -405,12 +404,10 @@ impl ArgumentScanner {
     }
 
     /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
-    ///
-    /// The text is known to be plain up to `known`.
     #[inline(never)]
-    fn string(&mut self, chunk: &str, from: usize, known: usize, out: &mut dyn Sink) -> usize {
+    fn string(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
         let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (from, known);
+        let (mut run, mut at) = (from, from);
         loop {
             at = plain_end(bytes, at);
             let text = chunk.get(run..at).unwrap_or_default();
@@ -445,39 +442,25 @@ impl ArgumentScanner {
         }
     }
 
-    /// [`Self::take`] of a chunk with a special character at `plain`: nothing goes out before the chunk is known to hold
-    /// neither the string's end nor a mistake.
+    /// [`Self::take`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
+    /// string's end nor a mistake.
     #[inline(never)]
-    fn take_escaped(&mut self, chunk: &str, plain: usize, out: &mut dyn Sink) -> bool {
-        let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (0, plain);
-        let whole = loop {
-            let text = chunk.get(run..at).unwrap_or_default();
-            match (bytes.get(at), bytes.get(at + 1)) {
-                (None, _) => {
-                    self.strings.decoded.push_str(text);
-                    break true;
-                }
-                (Some(b'\\'), Some(letter)) => {
-                    let Some(c) = unescape(*letter) else { break false };
-                    self.strings.decoded.push_str(text);
-                    self.strings.decoded.push(c);
-                }
-                (Some(b'\\'), None) => {
-                    self.strings.decoded.push_str(text);
-                    self.strings.escape = Escape::Open;
-                    break true;
-                }
-                _ => break false,
-            }
-            run = at + 2;
-            at = plain_end(bytes, run);
+    fn take_escaped(&mut self, chunk: &str, marks: Marks, out: &mut dyn Sink) -> bool {
+        let Strings { escape, decoded, .. } = &mut self.strings;
+        let open = match escape {
+            Escape::None => false,
+            Escape::Open => true,
+            _ => return false,
         };
-        if whole {
-            self.deliver("", out);
+        let ends = marks.decode(chunk, open, decoded);
+        if let Some(open) = ends {
+            *escape = if open { Escape::Open } else { Escape::None };
+            if !decoded.is_empty() {
+                out.event(Event::ArgDelta { index: self.index, text: decoded });
+            }
         }
-        self.strings.decoded.clear();
-        whole
+        decoded.clear();
+        ends.is_some()
     }
 
     /// Hands on what has been decoded, and `tail` behind it.

@@ -21,6 +21,7 @@
 //! the current key (at most 64 KiB), the keys seen, and at most a broken-off escape.
 
 pub(crate) mod balance;
+mod decode;
 mod string;
 
 use std::collections::HashSet;
@@ -29,7 +30,8 @@ use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Origin, Span};
 
 use balance::{Balance, Guard, Stop, UNGUARDED};
-use string::{Escape, Marks, PIECE, Unescaped, plain_end, unescape};
+use decode::Strings;
+use string::{Escape, Marks, PIECE};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
 const HEAD_CAP: usize = 64 * 1024;
@@ -108,18 +110,6 @@ enum State {
     Broken,
 }
 
-/// The string that is being decoded.
-#[derive(Debug)]
-struct Strings {
-    escape: Escape,
-    /// Decoded text that has not gone out yet; empty between pushes.
-    decoded: String,
-    /// A mistake that stops nothing has been told.
-    warned: bool,
-    /// An unknown escape has been told.
-    faulted: bool,
-}
-
 impl ArgumentScanner {
     /// A scanner for the whole argument text of the native call of that index.
     pub fn new(index: u32) -> Self {
@@ -133,7 +123,7 @@ impl ArgumentScanner {
             over: false,
             key: String::new(),
             keys: HashSet::new(),
-            strings: Strings { escape: Escape::None, decoded: String::new(), warned: false, faulted: false },
+            strings: Strings::default(),
             balance: Balance::value(),
         }
     }
@@ -175,14 +165,6 @@ impl ArgumentScanner {
             return true;
         }
         self.take_escaped(chunk, marks, out)
-    }
-
-    fn take_long(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        let plain = self.strings.escape == Escape::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
-        if plain {
-            out.event(Event::ArgDelta { index: self.index, text: chunk });
-        }
-        plain
     }
 
     /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
@@ -403,120 +385,6 @@ impl ArgumentScanner {
         (to, matches!(stop, Stop::Guard(_)))
     }
 
-    /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
-    #[inline(never)]
-    fn string(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
-        let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (from, from);
-        loop {
-            at = plain_end(bytes, at);
-            let text = chunk.get(run..at).unwrap_or_default();
-            match bytes.get(at) {
-                None => {
-                    self.deliver(text, out);
-                    return at;
-                }
-                Some(b'"') => {
-                    self.deliver(text, out);
-                    self.end_string(at, out);
-                    return at + 1;
-                }
-                Some(b'\\') => {
-                    self.strings.decoded.push_str(text);
-                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
-                        self.strings.escape = Escape::Open;
-                        return at + 1;
-                    };
-                    self.strings.decoded.push(c);
-                    at += 2;
-                    run = at;
-                }
-                Some(_) => {
-                    self.strings.decoded.push_str(text);
-                    self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
-                    self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
-                    at += 1;
-                    run = at;
-                }
-            }
-        }
-    }
-
-    /// [`Self::take`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
-    /// string's end nor a mistake.
-    #[inline(never)]
-    fn take_escaped(&mut self, chunk: &str, marks: Marks, out: &mut dyn Sink) -> bool {
-        let Strings { escape, decoded, .. } = &mut self.strings;
-        let open = match escape {
-            Escape::None => false,
-            Escape::Open => true,
-            _ => return false,
-        };
-        let ends = marks.decode(chunk, open, decoded);
-        if let Some(open) = ends {
-            *escape = if open { Escape::Open } else { Escape::None };
-            if !decoded.is_empty() {
-                out.event(Event::ArgDelta { index: self.index, text: decoded });
-            }
-        }
-        decoded.clear();
-        ends.is_some()
-    }
-
-    /// Hands on what has been decoded, and `tail` behind it.
-    #[inline]
-    fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
-        let decoded = &mut self.strings.decoded;
-        if decoded.is_empty() && self.state != State::Key {
-            if !tail.is_empty() {
-                out.event(Event::ArgDelta { index: self.index, text: tail });
-            }
-            return;
-        }
-        decoded.push_str(tail);
-        if self.state == State::Key {
-            self.key.push_str(if self.over { "" } else { decoded });
-        } else {
-            out.event(Event::ArgDelta { index: self.index, text: decoded });
-        }
-        decoded.clear();
-    }
-
-    fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
-        self.state = match self.state {
-            State::Key => State::Colon,
-            State::Text(top) => {
-                self.close(at, out);
-                if top { State::End } else { State::Comma }
-            }
-            state => state,
-        };
-    }
-
-    /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
-    fn escaped(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
-        match self.strings.escape.take(byte) {
-            Unescaped::Taken(c) => {
-                self.strings.decoded.extend(c);
-                at + 1
-            }
-            Unescaped::Lone(taken) => {
-                self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
-                self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
-                at + usize::from(taken)
-            }
-            Unescaped::Unknown => {
-                self.deliver("", out);
-                if !std::mem::replace(&mut self.strings.faulted, true) {
-                    self.broken(at, "no such escape in a JSON string", out);
-                }
-                let Strings { escape, decoded, .. } = &mut self.strings;
-                escape.written(decoded);
-                at
-            }
-        }
-    }
-
     fn warn(&mut self, at: usize, message: &str, out: &mut dyn Sink) {
         if !std::mem::replace(&mut self.strings.warned, true) {
             // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
@@ -686,7 +554,9 @@ mod tests {
                 let (mut from, mut end) = (0, None);
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
-                    if let Read::Ended(at) = scanner.read_value((&text[from..to], 10 + from), false, &mut draft) {
+                    if let Read::Ended(at) =
+                        scanner.read_value((text.get(from..to).unwrap(), 10 + from), false, &mut draft)
+                    {
                         end = Some(from + at);
                     }
                     from = to;

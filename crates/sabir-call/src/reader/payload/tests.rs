@@ -125,13 +125,14 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
     let (mut from, mut shown) = (0, 0);
     for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
         let last = shown == text.len();
-        let chunk = &text[shown..end.max(shown)];
+        let chunk = text.get(shown..end.max(shown)).unwrap();
         shown = end.max(shown);
         if from + chunk.len() == shown && !chunk.is_empty() && payload.take(chunk, &mut out) {
             from = shown;
             continue;
         }
-        match payload.read(View { text: &text[from..shown], offset: OFFSET + from, last }, &mut out) {
+        let view = View { text: text.get(from..shown).unwrap(), offset: OFFSET + from, last };
+        match payload.read(view, &mut out) {
             Taken::More(taken) => from += taken,
             Taken::Over(taken) => {
                 from += taken;
@@ -210,6 +211,39 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
+
+/// Texts too long to be cut at every byte.
+fn check_long(kind: Kind, text: &str, expected: &str) {
+    for size in [1000, 4096, text.len()] {
+        let line = read(kind, text, (1..).map(|count| count * size).take_while(|end| *end < text.len()), Cut::Ended);
+        assert_eq!(line, expected, "in chunks of {size}");
+    }
+}
+
+#[test]
+fn what_is_held_has_a_limit() {
+    let long = "x".repeat(1 << 20);
+    let text = format!("{{\"arguments\":{{\"a\":\"{long}\"}},\"name\":\"f\"}}</tool_call>");
+    check_long(TAG, &text, "0:f@-2,1048606 !limit0@13 end0@1048621 over@1048621 next1");
+    let text = format!("{{\"name\":\"{long}\"}}</tool_call>");
+    check_long(TAG, &text, "0:@-2,-2 !missing_name0@-2 end0@1048599 over@1048599 next1");
+    let text = format!("{{\"{long}\":1,\"name\":\"f\"}}</tool_call>");
+    check_long(TAG, &text, "0:f@-2,1048590 !stray_text0@1 end0@1048605 over@1048605 next1");
+    let blank = " \n".repeat(100_000);
+    check_long(TAG, &format!("{{\"name\":\"f\"}}{blank}</tool_call>"), "0:f@-2,9 end0@200024 over@200024 next1");
+    check_long(
+        TAG,
+        &format!("{{\"name\":\"f\"}}{blank}words"),
+        "0:f@-2,9 !wrong_close0@200012 end0@12 over@196620 next1",
+    );
+    check_long(BARE, &format!("{{\"name\":\"f\"}}{blank}{{}}"), "0:f@-2,9 end0@12 over@12 next1");
+    let deep = "{\"tool\":".repeat(100_000);
+    check_long(
+        TAG,
+        &format!("{deep}</tool_call>"),
+        "0:@-2,-2 !missing_name0@-2 !malformed_json0@800000 end0@800012 over@800012 next1",
+    );
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]

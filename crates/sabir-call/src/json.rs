@@ -10,7 +10,8 @@
 //! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
 //! form `Json`: from the argument that could not be read (from the object's `{` where that was the first one) to the
 //! object's closing bracket inclusive, which is found by brackets and strings alone (`json/balance.rs`). The gates repair
-//! or reject that rest.
+//! or reject that rest. A native call's text that stands in a code fence is passed on whole in the same way
+//! (`json/fence.rs`).
 //!
 //! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text behind the object of a
 //! native call. They end in a `malformed_json` fault.
@@ -22,6 +23,7 @@
 
 pub(crate) mod balance;
 mod decode;
+mod fence;
 mod string;
 
 use std::collections::HashSet;
@@ -31,6 +33,7 @@ use crate::fault::{Fault, FaultKind, Origin, Span};
 
 use balance::{Balance, Guard, Stop, UNGUARDED};
 use decode::Strings;
+use fence::Fence;
 use string::{Escape, Marks, PIECE};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
@@ -100,6 +103,8 @@ enum State {
     Source,
     /// Inside the rest of an object that is not strict.
     Rest,
+    /// Inside a fence around the whole text, which opened with so many backticks.
+    Fenced(Fence, u32),
     /// After a value.
     Comma,
     /// After the object.
@@ -231,6 +236,7 @@ impl ArgumentScanner {
                     }
                     next
                 }
+                State::Fenced(fence, ticks) => self.fenced(chunk, at, (fence, ticks), out),
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.token(byte, at, out),
             };
@@ -270,6 +276,7 @@ impl ArgumentScanner {
         }
         self.state = match (self.state, byte) {
             (State::Start, b'{') => State::FirstKey,
+            (State::Start, b'`') if self.origin == Origin::Arguments => return self.begin_fence(at, out),
             (State::Start, b'n') => State::Null(1),
             (State::Start, b'"') => {
                 self.key.clear();
@@ -524,11 +531,33 @@ mod tests {
     }
 
     #[test]
+    fn a_fence_is_left_to_the_gates() {
+        check("```json\n{\"a\": \"`}\"}\n```\n", ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole");
+        check("````{}````", ":Json=````{}```` whole");
+        check("```\n{'a': 1}\n``", ":Json=```\\n{\\'a\\': 1}\\n``… cut");
+        check("```json\n{\"a\": 1", ":Json=```json\\n{\\\"a\\\": 1… cut");
+        check("```{}``` x", ":Json=```{}``` malformed_json@9 broken");
+        check("``{}``", ":Json=`` malformed_json@2 broken");
+        check("```{} x```", ":Json=```{}  malformed_json@6 broken");
+        check("```[1]```", ":Json=``` malformed_json@3 broken");
+    }
+
+    #[test]
     fn a_key_is_short() {
         let long = "é".repeat(40_000);
         for size in [1, 7, 1000, 100_000] {
             assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
             assert_eq!(scan(&format!("{{\"{long}\": 'x'}}"), size), ":Json=\\'x\\'} limit@80005 whole");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_split_of_any_text(text in "[{}\\[\\]\"'`,:a\\\\ud8cé\\n1 ]{0,40}|\\{\"a\":\"[\\\\\"ud8nbé\\n]{0,80}\"\\}?") {
+            let whole = scan(&text, 1000);
+            for size in [1, 2, 3, 7, 16, 65] {
+                proptest::prop_assert_eq!(scan(&text, size), whole.as_str(), "in chunks of {}: {}", size, &text);
+            }
         }
     }
 

@@ -221,6 +221,12 @@ fn check_long(kind: Kind, text: &str, expected: &str) {
 }
 
 #[test]
+fn a_machine_is_small() {
+    let size = size_of::<Payload>();
+    assert!(size <= 512, "{size} bytes");
+}
+
+#[test]
 fn what_is_held_has_a_limit() {
     let long = "x".repeat(1 << 20);
     let text = format!("{{\"arguments\":{{\"a\":\"{long}\"}},\"name\":\"f\"}}</tool_call>");

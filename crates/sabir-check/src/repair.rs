@@ -1,17 +1,17 @@
 //! Repairs: slips that can be set right without guessing, one table row each.
 //!
 //! A repair needs a name, so that it can be told and switched off, and exactly one possible reading. A tool's name that is
-//! merely near (`delte_fil`) has two: slips of the pen, or a tool that does not exist. It is rejected with a hint, unless a
-//! single slip lies between it and a tool whose arguments the call gives exactly (`near_name`). A value that was never
+//! merely near (`read_fil`) has two: a slip of the pen, or a tool that does not exist. It is rejected with a hint, unless it
+//! has the very letters of a tool whose arguments the call gives exactly (`near_name`). A value that was never
 //! terminated is never repaired at all, and a string that the schema allows is never touched (law 5).
 //!
 //! | rule | reads | as |
 //! | --- | --- | --- |
 //! | `wrong_case_name` | `Read_File` | the tool `read_file`, if only it has these letters |
-//! | `near_name` | `readFile`, `raed_file` | the tool `read_file`, if nothing else is near and the arguments are exactly its own |
+//! | `near_name` | `readFile`, `read-file` | the tool `read_file`, if nothing else is near and the arguments are exactly its own |
 //! | `wrong_case_argument` | `Path` | the argument `path`, if only it has these letters and it is not given |
 //! | `argument_alias` | `cmd`, `file_path`, … | the required argument that models call so, if it is missing |
-//! | `near_argument` | `startLine`, `strat_line` | the argument `start_line`, if nothing else is near and it is not given |
+//! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if nothing else is near and it is not given |
 //! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
 //! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
 //! | `stringified_value` | `"10"` | the number, boolean or null in the string |
@@ -102,7 +102,7 @@ pub static RULES: [Rule; 13] = [
     },
     Rule {
         name: "near_name",
-        doc: "A tool's name of the same words (`readFile`, `read-file` for `read_file`) or one slip of the pen away (`raed_file`), where no other tool is nearly as near and the call gives only arguments of that tool, and all that it requires.",
+        doc: "A tool's name of the same letters with other things between the words (`readFile`, `read-file` for `read_file`), where no other tool has them and the call gives only arguments of that tool, and all that it requires.",
         stage: Stage::Tool(near_name),
     },
     Rule {
@@ -117,7 +117,7 @@ pub static RULES: [Rule; 13] = [
     },
     Rule {
         name: "near_argument",
-        doc: "An argument's name of the same words (`startLine` for `start_line`) or one slip of the pen away (`strat_line`), where no other argument is nearly as near and the one that is meant is not given.",
+        doc: "An argument's name of the same letters with other things between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
         stage: Stage::Argument(near_argument),
     },
     Rule {

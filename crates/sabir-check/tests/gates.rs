@@ -243,18 +243,17 @@ fn values_that_the_schema_refuses() {
 #[test]
 fn near_names_are_read_only_where_nothing_else_can_be_meant() {
     check("readFile", &["path=a"], r#"runs read_file {"path":"a"} +near_name"#);
-    check("raed_file", &["path=a", "start_line=1"], r#"runs read_file {"path":"a","start_line":1} +near_name"#);
-    check("get_tim", &[], "runs get_time {} +near_name");
-    check("execute_command", &["comand=ls"], r#"runs execute_command {"command":"ls"} +near_argument"#);
+    check("readFile", &["path=a", "start_line=1"], r#"runs read_file {"path":"a","start_line":1} +near_name"#);
+    check("getTime", &[], "runs get_time {} +near_name");
     check("read_file", &["path=a", "startLine=3"], r#"runs read_file {"path":"a","start_line":3} +near_argument"#);
     // Arguments that are not exactly the tool's own speak for another tool.
     for arguments in [&["path=a", "mode=x"][..], &["Path=a"], &[], &["start_line=1"]] {
-        let checked = &Checker::new(tools()).check_all(&draft("raed_file", arguments, None))[0];
-        assert_eq!((checked.name.as_str(), checked.state), ("raed_file", CallState::Rejected), "{arguments:?}");
+        let checked = &Checker::new(tools()).check_all(&draft("readFile", arguments, None))[0];
+        assert_eq!((checked.name.as_str(), checked.state), ("readFile", CallState::Rejected), "{arguments:?}");
         assert_eq!(checked.faults[0].hint.as_deref(), Some("did you mean `read_file`?"));
     }
     // Two spellings of one argument are two values.
-    for arguments in [["path=a", "start_line=1", "startLine=2"], ["path=a", "strat_line=1", "startLine=2"]] {
+    for arguments in [["path=a", "start_line=1", "startLine=2"], ["path=a", "start-line=1", "startLine=2"]] {
         let checked = &Checker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{arguments:?}");
     }
@@ -263,7 +262,7 @@ fn near_names_are_read_only_where_nothing_else_can_be_meant() {
     let checked = &Checker::new(ToolSet::from_json(open).unwrap()).check_all(&draft("put", &["startLine=1"], None))[0];
     assert_eq!(line(checked), r#"runs put {"startLine":"1"}"#);
     let risky = r#"[{"name": "read_file"}, {"name": "read_files"}, {"name": "delete_file"}, {"name": "set_mode"}]"#;
-    for name in ["read_fil", "readfile", "read_filez", "delte_fil", "get_mode"] {
+    for name in ["read_fil", "read_filez", "delte_fil", "get_mode", "set_mod"] {
         let checked = &Checker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(name, &[], None))[0];
         assert_eq!(checked.state, CallState::Rejected, "{name}");
     }
@@ -585,8 +584,8 @@ fn repairs_can_be_switched_off() {
     let rows = [
         ("wrong_case_name", "Read_File", "path=a"),
         ("wrong_case_argument", "read_file", "PATH=a"),
-        ("near_name", "raed_file", "path=a"),
-        ("near_argument", "execute_command", "comand=a"),
+        ("near_name", "readFile", "path=a"),
+        ("near_argument", "execute_command", "com_mand=a"),
         ("argument_alias", "read_file", "file=a"),
         ("fenced_json", "read_file", ":```\n{\"path\": \"a\"}\n```"),
         ("double_encoding", "read_file", ":={\"path\": \"a\"}"),

@@ -64,7 +64,7 @@ impl Case {
 
 /// All cases.
 pub(crate) fn cases(tools: &ToolSet) -> Vec<Case> {
-    let mut cases: Vec<Case> = dialects().iter().take(1).map(least).collect();
+    let mut cases: Vec<Case> = dialects().iter().take(1).map(|dialect| least(dialect)).collect();
     for dialect in dialects() {
         let one = selection(dialect.name);
         for (name, selection) in [("value", one), ("value-auto", Selection::AUTO)] {

@@ -50,6 +50,7 @@ mod coerce;
 mod element;
 mod feedback;
 mod gate;
+pub mod lint;
 mod relaxed;
 mod repair;
 mod schema;

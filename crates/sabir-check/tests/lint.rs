@@ -108,10 +108,7 @@ fn schemas() {
         json!([with("/parameters/required", json!(["path", "line"]))]),
         &["error undeclared_required /0/parameters/required", "warning contradiction /0/examples/0"],
     );
-    check(
-        json!([of(json!({"type": "strin", "description": "x"}))]),
-        &["error invalid_schema /0/parameters"],
-    );
+    check(json!([of(json!({"type": "strin", "description": "x"}))]), &["error invalid_schema /0/parameters"]);
     check(
         described(json!({"$ref": "https://example.com/x.json"})),
         &[

@@ -61,6 +61,11 @@ impl Dialect {
         seen
     }
 
+    /// How it is taught: the words, and calls of two well-known tools.
+    pub fn taught(&self) -> String {
+        self.lesson()
+    }
+
     /// Whether the names of tools and arguments are tags of their own.
     pub fn has_own_tags(&self) -> bool {
         matches!(self.grammar, Grammar::Tagged(tagged) if tagged.tags == Tags::Own)

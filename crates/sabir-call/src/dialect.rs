@@ -8,11 +8,12 @@
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
 //! says so, `<content encoding="json">"…"</content>`, with every `<` escaped.
 
-mod define;
+pub mod define;
 mod free;
 pub(crate) mod gemma;
 pub(crate) mod grammar;
 mod json;
+mod names;
 pub(crate) mod python;
 mod render;
 mod tagged;
@@ -24,7 +25,7 @@ use serde_json::{Map, Value};
 use crate::message::Call;
 use crate::tool::{ToolSet, ToolSpec};
 
-pub use define::{DefineError, DialectTable, define};
+pub use define::{DefineError, DialectTable, JsonTable, Machine, TagTable, define};
 use grammar::Grammar;
 
 /// The name of the dialect of Cline and Roo: each tool and each argument is a tag of its own name.

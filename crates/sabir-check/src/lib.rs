@@ -53,6 +53,7 @@ mod element;
 mod feedback;
 mod gate;
 mod lesson;
+pub mod lint;
 mod misspelt;
 mod near;
 mod notes;

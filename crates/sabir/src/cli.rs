@@ -1,13 +1,23 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// A terminal coding agent that understands every way a language model asks for a tool.
 #[derive(Debug, Parser)]
-#[command(name = "sabir", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(
+    name = "sabir",
+    version,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
 pub(crate) struct Cli {
+    /// A TOML file with dialects of your own, usable wherever a dialect's name is. May be given several times. See
+    /// `sabir help dialects`.
+    #[arg(long, global = true, value_name = "FILE.toml")]
+    pub(crate) dialects: Vec<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     #[command(flatten)]
@@ -46,12 +56,30 @@ pub(crate) enum Command {
     Parse(ParseArguments),
     /// Like `parse`, but print only what is wrong, as diagnostics, and the feedback that the model would get.
     Check(ParseArguments),
+    /// Like `parse`, but print how the text was understood: every marker, what it was taken for, how sure, and why.
+    Explain(ParseArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
     Prompt(PromptArguments),
+    /// List the dialects, or print the spec of one.
+    Dialects {
+        /// The dialect, by name or alias.
+        name: Option<String>,
+        /// How to print it.
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+    /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
+    Lint(LintArguments),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
         command: WireCommand,
+    },
+    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), or what `lint` finds
+    /// (`help lints`).
+    Help {
+        /// A command, `dialect NAME`, `dialects` or `lints`.
+        topic: Vec<String>,
     },
 }
 
@@ -117,7 +145,7 @@ pub(crate) struct ResumeArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ParseArguments {
-    /// The dialect to listen for, or `auto` for all.
+    /// The dialect to listen for, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
     #[command(flatten)]
@@ -140,7 +168,7 @@ pub(crate) struct ReadingOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct PromptArguments {
-    /// The dialect to teach.
+    /// The dialect to teach. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "cline")]
     pub(crate) dialect: String,
     /// A JSON array of `{name, description, parameters}`; without it the built-in tools.
@@ -158,12 +186,46 @@ pub(crate) struct PromptArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LintArguments {
+    /// A JSON array of `{name, description, parameters}`; `-` for standard input.
+    pub(crate) tools: PathBuf,
+    /// Look for what concerns this dialect alone, and no wire.
+    #[arg(long, default_value = "auto")]
+    pub(crate) dialect: String,
+    /// Treat these as errors.
+    #[arg(long, value_enum)]
+    pub(crate) deny: Option<Deny>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+/// What `lint` does not let pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Deny {
+    /// Warnings too.
+    Warnings,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DecodeArguments {
     /// The wire: `anthropic` or `openai-chat`.
     #[arg(long)]
     pub(crate) wire: String,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
+}
+
+impl Cli {
+    /// The configuration file that the command names.
+    pub(crate) fn config(&self) -> Option<&Path> {
+        let task = match &self.command {
+            Some(Command::Run(arguments)) => &arguments.task,
+            Some(Command::Resume(arguments)) => &arguments.task,
+            _ => &self.task,
+        };
+        task.config.as_deref()
+    }
 }
 
 /// How to print.

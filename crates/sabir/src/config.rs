@@ -19,6 +19,11 @@
 //! pattern = "my-model"
 //! native = false
 //! dialect = "cline"
+//!
+//! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
+//! machine = "json"
+//! open = "<mine>"
+//! close = "</mine>"
 //! ```
 //!
 //! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
@@ -32,6 +37,7 @@ use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Known, Provider, Retri
 use sabir_wire::Wire;
 use serde::Deserialize;
 
+use crate::dialects::{self, Tables};
 use crate::exit::Failure;
 
 /// The file.
@@ -44,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) max_turns: Option<u32>,
     providers: BTreeMap<String, ProviderConfig>,
     models: Vec<Entry>,
+    dialects: Tables,
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,7 +92,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 impl Config {
-    /// Reads the named file, or the one in its usual place, which need not exist.
+    /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Failure> {
         let path = match named {
             Some(path) => path.to_owned(),
@@ -99,7 +106,10 @@ impl Config {
             return Ok(Self::default());
         }
         let text = read_text(&path)?;
-        toml::from_str(&text).map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))
+        let mut config: Self = toml::from_str(&text)
+            .map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))?;
+        dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
+        Ok(config)
     }
 
     /// The model of that name, or the configured one.

@@ -3,8 +3,12 @@
 
 mod cli;
 mod config;
+mod dialects;
 mod exit;
+mod explain;
+mod help;
 mod journal;
+mod lint;
 mod parse;
 mod print;
 mod prompt;
@@ -28,7 +32,7 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
         return sabir_workspace::supervise::main(arguments);
     }
-    match dispatch(&Cli::parse()) {
+    match dispatch() {
         Ok(Exit::Completed) if print::is_lost() => {
             print::err("sabir: standard output could not be written to the end\n");
             Exit::Internal.into()
@@ -41,7 +45,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
+fn dispatch() -> Result<Exit, Failure> {
+    let (mut files, arguments) = dialects::in_front(std::env::args_os());
+    let cli = Cli::parse_from(arguments);
+    files.extend(cli.dialects.iter().cloned());
+    dialects::load(cli.config(), &files)?;
     match &cli.command {
         None => run::interactive(&cli.task, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),
@@ -51,7 +59,11 @@ fn dispatch(cli: &Cli) -> Result<Exit, Failure> {
         Some(Command::Tour { folder }) => tour::tour(folder.as_deref()),
         Some(Command::Parse(arguments)) => parse::parse(arguments),
         Some(Command::Check(arguments)) => parse::check(arguments),
+        Some(Command::Explain(arguments)) => explain::explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
+        Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
+        Some(Command::Lint(arguments)) => lint::lint(arguments),
+        Some(Command::Help { topic }) => help::help(topic),
         Some(Command::Wire { command: WireCommand::Decode(arguments) }) => parse::decode(arguments),
     }
 }

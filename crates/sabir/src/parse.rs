@@ -1,16 +1,21 @@
-//! `parse`, `check` and `wire decode`: what a text or a recorded body was understood as.
+//! `parse`, `check` and `wire decode`: what a text or a recorded body was understood as. `explain` reads in the same way.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-use sabir_call::dialect::{Selection, dialects};
-use sabir_call::{Cut, Draft, DraftPart, Event, Fault, Protocol, Reader, Severity, Sink, ToolSet, ToolSpec, Usage};
+use sabir_call::dialect::{Selection, dialect};
+use sabir_call::{
+    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Protocol, Reader, Severity, Sink, ToolSet,
+    ToolSpec, Usage,
+};
 use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
 use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{DecodeArguments, Output, ParseArguments, ReadingOptions};
+use crate::dialects;
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -36,36 +41,82 @@ struct Response {
 }
 
 /// A text with everything that was made of it.
-struct Reading<'a> {
-    selection: &'a str,
-    source: String,
-    draft: Draft,
-    checked: Vec<Checked>,
+pub(crate) struct Reading {
+    /// `auto`, or the name of a dialect or a wire.
+    pub(crate) selection: &'static str,
+    pub(crate) source: String,
+    pub(crate) draft: Draft,
+    pub(crate) checked: Vec<Checked>,
     /// What belongs to no call.
-    loose: Vec<Fault>,
+    pub(crate) loose: Vec<Fault>,
+    pub(crate) how: Recognised,
     tools: ToolSet,
+}
+
+/// How a call was recognised.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct How {
+    /// How sure the reader is.
+    pub(crate) sure: Certainty,
+    /// Why.
+    pub(crate) rule: &'static str,
 }
 
 /// Keeps the events as a draft, and prints them where that is asked for.
 struct Listener {
     draft: Draft,
     prints: bool,
+    recognised: Recognised,
+}
+
+/// How each call was recognised: by the mark right before it, or else by the last one around calls of its dialect.
+#[derive(Debug, Default)]
+pub(crate) struct Recognised {
+    how: BTreeMap<u32, How>,
+    call: Option<How>,
+    wrapper: Option<(Option<String>, How)>,
+}
+
+impl Recognised {
+    /// Takes the next event.
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Mark(Mark { role, dialect, sure, rule, .. }) => match role {
+                MarkRole::Call => self.call = Some(How { sure, rule }),
+                MarkRole::Wrapper => self.wrapper = Some((dialect.map(str::to_owned), How { sure, rule })),
+                _ => {}
+            },
+            Event::CallStart { index, dialect, .. } => {
+                let wrapper = self.wrapper.as_ref().filter(|(known, _)| known.as_deref() == dialect);
+                let how = self.call.take().or(wrapper.map(|(_, how)| *how));
+                self.how.extend(how.map(|how| (index, how)));
+            }
+            _ => {}
+        }
+    }
+
+    /// How that call was recognised.
+    pub(crate) fn of(&self, index: u32) -> Option<How> {
+        self.how.get(&index).copied()
+    }
 }
 
 impl Listener {
     fn new(options: &ReadingOptions) -> Self {
-        Self { draft: Draft::default(), prints: options.output == Output::Events }
+        Self { draft: Draft::default(), prints: options.output == Output::Events, recognised: Recognised::default() }
     }
 
-    fn draft(mut self) -> Draft {
+    fn draft(mut self) -> (Draft, Recognised) {
         self.draft.drop_blank_text();
-        self.draft
+        (self.draft, self.recognised)
     }
 }
 
 impl Sink for Listener {
     fn event(&mut self, event: Event<'_>) {
-        if self.prints {
+        self.recognised.event(event);
+        // Marks are for `explain`: they say why, not what.
+        if self.prints && !matches!(event, Event::Mark(_)) {
             print::json(&event);
         }
         self.draft.event(event);
@@ -74,7 +125,7 @@ impl Sink for Listener {
 
 /// `sabir parse`.
 pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    let reading = read(arguments)?;
+    let reading = listen(arguments, &mut |_| {})?;
     match arguments.reading.output {
         Output::Json => print::json(&reading.understood(None)),
         Output::Text => print::out(&reading.in_words()),
@@ -88,7 +139,7 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
     if arguments.reading.output == Output::Events {
         return Err(Failure::usage("`check` prints faults, not events: use --output text or json"));
     }
-    let reading = read(arguments)?;
+    let reading = listen(arguments, &mut |_| {})?;
     let faults = reading.faults();
     match arguments.reading.output {
         Output::Json => {
@@ -116,23 +167,32 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
     Ok(reading.exit())
 }
 
-fn read(arguments: &ParseArguments) -> Result<Reading<'_>, Failure> {
-    let selection = Selection::from_name(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect))?;
+/// Reads standard input as the arguments say. `also` sees every event.
+pub(crate) fn listen(arguments: &ParseArguments, also: &mut dyn FnMut(Event<'_>)) -> Result<Reading, Failure> {
+    let (name, selection) = match (arguments.dialect.as_str(), dialect(&arguments.dialect)) {
+        ("auto", _) => ("auto", Selection::AUTO),
+        (_, Some(dialect)) => (dialect.name, Selection::from(dialect)),
+        (unknown, None) => return Err(dialects::unknown(unknown, "auto, ")),
+    };
     let tools = load_tools(arguments.reading.tools.as_deref())?;
     let bytes = standard_input()?;
-    let mut sink = Listener::new(&arguments.reading);
+    let mut listener = Listener::new(&arguments.reading);
+    let mut sink = |event: Event<'_>| {
+        also(event);
+        listener.event(event);
+    };
     let mut reader = Reader::new(selection, &tools);
     for chunk in chunks(&bytes, arguments.reading.chunk) {
         reader.push_bytes(chunk, &mut sink);
     }
     reader.finish(Cut::Ended, &mut sink);
-    let mut draft = sink.draft();
+    let (mut draft, how) = listener.draft();
     // A reader does not repeat the text that it is given; the gates look for names in it.
     draft.source = String::from_utf8_lossy(&bytes).into_owned();
     let checker = Checker::new(tools.clone());
     let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
     let source = draft.source.clone();
-    Ok(Reading { selection: &arguments.dialect, source, draft, checked, loose, tools })
+    Ok(Reading { selection: name, source, draft, checked, loose, how, tools })
 }
 
 /// `sabir wire decode`.
@@ -148,7 +208,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         decoder.push(chunk, &mut sink);
     }
     let report = decoder.finish(Close::Clean, &mut sink);
-    let draft = sink.draft();
+    let (draft, how) = sink.draft();
     let tools = declared.unwrap_or_else(|| tools_of(&draft));
     let checker = Checker::new(tools.clone());
     let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
@@ -159,7 +219,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
         skipped: report.skipped,
     };
-    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, loose, tools };
+    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, loose, how, tools };
     // A body that the provider did not end may lack anything, even where no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.reading.output {
@@ -208,27 +268,27 @@ fn tools_of(draft: &Draft) -> ToolSet {
     ToolSet::new(specs).unwrap_or_default()
 }
 
-impl Reading<'_> {
-    fn faults(&self) -> Vec<Fault> {
+impl Reading {
+    /// All faults, in the order of the text.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
         let calls = self.checked.iter().flat_map(|call| &call.faults);
         let mut faults: Vec<_> = calls.chain(&self.loose).cloned().collect();
         faults.sort_by_key(|fault| fault.span.start);
         faults
     }
 
-    fn feedback(&self) -> Option<String> {
+    /// What the model would be told.
+    pub(crate) fn feedback(&self) -> Option<String> {
         let protocol = match self.checked.iter().find_map(|checked| self.draft.call(checked.index)?.dialect.clone()) {
             Some(dialect) => Protocol::Prompted(dialect),
-            None if dialects().iter().any(|dialect| dialect.name == self.selection) => {
-                Protocol::Prompted(self.selection.to_owned())
-            }
+            None if dialect(self.selection).is_some() => Protocol::Prompted(self.selection.to_owned()),
             None => Protocol::Native,
         };
         let audience = Audience { protocol: &protocol, tools: &self.tools, told: &Repetition::default() };
         feedback(&self.checked, &self.loose, &self.source, &audience)
     }
 
-    fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
         let loose = self.loose.iter().any(|fault| fault.severity == Severity::Error);
         if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
@@ -244,7 +304,7 @@ impl Reading<'_> {
                 let span = call.dialect.as_ref().map(|_| call.span);
                 Some(json!({
                     "type": "call", "name": checked.name, "id": call.id, "dialect": call.dialect, "state": checked.state,
-                    "arguments": checked.arguments, "span": span, "repairs": checked.repairs,
+                    "arguments": checked.arguments, "span": span, "repairs": checked.repairs, "how": self.how.of(call.index),
                 }))
             }
         });
@@ -279,7 +339,7 @@ impl Reading<'_> {
     }
 }
 
-fn call_in_words(checked: &Checked, spelling: &str) -> String {
+pub(crate) fn call_in_words(checked: &Checked, spelling: &str) -> String {
     let state = match checked.state {
         CallState::Complete => "complete",
         CallState::Rejected => "rejected",
@@ -300,7 +360,7 @@ fn call_in_words(checked: &Checked, spelling: &str) -> String {
 }
 
 /// A fault as the contract prints it.
-fn describe(fault: &Fault, source: &str) -> Value {
+pub(crate) fn describe(fault: &Fault, source: &str) -> Value {
     let place = fault.place(source);
     json!({
         "kind": fault.kind.name(), "severity": fault.severity, "call": fault.call, "argument": fault.argument,
@@ -314,11 +374,6 @@ pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, Failure> {
     let shown = path.display();
     let text = crate::config::read_text(path)?;
     ToolSet::from_json(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
-}
-
-pub(crate) fn unknown_dialect(name: &str) -> Failure {
-    let names: Vec<_> = dialects().iter().map(|dialect| dialect.name).collect();
-    Failure::usage(format!("`{name}` is no dialect: use auto, {}", names.join(", ")))
 }
 
 fn standard_input() -> Result<Vec<u8>, Failure> {

@@ -55,6 +55,28 @@ pub(crate) fn visible(text: &str) -> String {
     text.replace("\r\n", "\n").chars().map(|c| if c == '\r' { '\n' } else { show(c) }).collect()
 }
 
+/// A piece of foreign text on one line, in backticks: control characters and invisible marks as escapes, the middle of
+/// a long one left out.
+pub(crate) fn quoted(text: &str) -> String {
+    const HEAD: usize = 40;
+    const TAIL: usize = 16;
+    let show = |c: char| match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if visible(c.encode_utf8(&mut [0; 4])).contains('\u{fffd}') => format!("\\u{{{:x}}}", u32::from(c)),
+        c => c.to_string(),
+    };
+    let shown = |text: &str| text.chars().map(show).collect::<String>();
+    let head = text.char_indices().nth(HEAD).map_or(text.len(), |(at, _)| at);
+    let tail = text.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
+    if tail <= head + TAIL {
+        return format!("`{}`", shown(text));
+    }
+    let (head, tail) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
+    format!("`{}…{}`", shown(head), shown(tail))
+}
+
 /// Every line indented, so that foreign text cannot pass for our own.
 pub(crate) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
@@ -62,12 +84,21 @@ pub(crate) fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::visible;
+    use super::{quoted, visible};
 
     #[test]
     fn nothing_foreign_reaches_the_terminal() {
         assert_eq!(visible("a\r\nb\tc"), "a\nb\tc");
         assert_eq!(visible("\u{1b}[31mx\u{7}\u{9b}2J\r"), "\u{fffd}[31mx\u{fffd}\u{fffd}2J\n");
         assert_eq!(visible("a\u{202e}b\u{200b}c"), "a\u{fffd}b\u{fffd}c");
+    }
+
+    #[test]
+    fn quotations_are_short_and_safe() {
+        assert_eq!(quoted("<a>\n\tx\r"), "`<a>\\n\\tx\\r`");
+        assert_eq!(quoted("\u{1b}[2J\u{202e}\u{fffd}"), "`\\u{1b}[2J\\u{202e}\\u{fffd}`");
+        assert_eq!(quoted(&"é".repeat(60)), format!("`{}`", "é".repeat(60)));
+        assert_eq!(quoted(&"é".repeat(1000)), format!("`{}…{}`", "é".repeat(40), "é".repeat(16)));
+        assert_eq!(quoted(""), "``");
     }
 }

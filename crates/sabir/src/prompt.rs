@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::cli::{Output, PromptArguments};
 use crate::exit::{Exit, Failure};
-use crate::{config, parse, print};
+use crate::{config, dialects, parse, print};
 
 /// `sabir prompt`.
 pub(crate) fn prompt(arguments: &PromptArguments) -> Result<Exit, Failure> {
-    let dialect = dialect(&arguments.dialect).ok_or_else(|| parse::unknown_dialect(&arguments.dialect))?;
+    let dialect = dialect(&arguments.dialect).ok_or_else(|| dialects::unknown(&arguments.dialect, ""))?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
     let servers: Vec<Server> = match &arguments.servers {
         None => Vec::new(),

@@ -72,8 +72,14 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
     };
-    if options.protocol.as_deref().is_some_and(|protocol| protocol != start.protocol.name()) {
-        let locked = start.protocol.name();
+    let locked = start.protocol.name();
+    if locked != "native" && sabir_call::dialect::dialect(locked).is_none() {
+        return Err(Failure::usage(format!(
+            "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
+        )));
+    }
+    let wanted = options.protocol.as_deref().map(task::named_protocol).transpose()?;
+    if wanted.is_some_and(|protocol| protocol != start.protocol) {
         return Err(Failure::usage(format!(
             "this task is locked to the protocol `{locked}`; a new task may use another"
         )));

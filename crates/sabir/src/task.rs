@@ -8,6 +8,7 @@ use sabir_agent::{
     Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId,
     User,
 };
+use sabir_call::dialect::dialect;
 use sabir_call::{Model, Protocol, ToolSet};
 use sabir_journal::Journal;
 use sabir_model::resolve;
@@ -16,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
+use crate::dialects;
 use crate::exit::Failure;
 
 /// Everything that a task needs besides its records.
@@ -135,14 +137,24 @@ pub(crate) fn protocol(
     journal: Option<Protocol>,
     chosen: &Chosen,
 ) -> Result<Protocol, Failure> {
-    let explicit = explicit.map(|name| match name {
-        "native" => Ok(Protocol::Native),
-        _ if sabir_call::dialect::dialect(name).is_some() => Ok(Protocol::Prompted(name.to_owned())),
-        _ => Err(Failure::usage(format!(
-            "`{name}` is no protocol: use native, or a dialect to prompt in (cline, invoke)"
-        ))),
-    });
-    Ok(resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0)
+    let explicit = explicit.map(named_protocol);
+    match resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0 {
+        Protocol::Prompted(name) => named_protocol(&name),
+        Protocol::Native => Ok(Protocol::Native),
+    }
+}
+
+/// The protocol of that name; of a dialect's alias, the dialect's.
+pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
+    match (name, dialect(name)) {
+        ("native", _) => Ok(Protocol::Native),
+        (_, Some(dialect)) => Ok(Protocol::Prompted(dialect.name.to_owned())),
+        _ => {
+            let Failure { message, exit } = dialects::unknown(name, "");
+            let message = message.replacen("is no dialect", "is no protocol, neither `native` nor a dialect", 1);
+            Err(Failure { message, exit })
+        }
+    }
 }
 
 /// A new task with its journal.

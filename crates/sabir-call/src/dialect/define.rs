@@ -2,42 +2,84 @@
 //!
 //! ```toml
 //! name = "acme"
+//! aliases = ["acme_v1"]
 //! summary = "A JSON object in an <acme> block."
+//! lesson = "Write each call as a JSON object in an `acme` block."
 //! machine = "json"
 //! open = "<acme>"
 //! close = "</acme>"
+//!
+//! [json]
+//! name_key = "tool_name"
 //! ```
 //!
-//! | machine | keys |
-//! | --- | --- |
-//! | `tagged` | `call`, `argument`: the names of the tags; `wrapper`, `prefix`; `name_in`: `"="` for `<call=f>`, else the attribute |
-//! | `json` | `open`, `close`; `name_key`, `arguments_key`; `list`; `head_end`: what stands between a name and its arguments |
-//! | `python` | `open`, `close` |
-//! | `gemma` | `open`, `close`, `quote` |
+//! | key | of the machines | means |
+//! | --- | --- | --- |
+//! | `name`, `machine` | all | must be there; `name` is lower-case letters, digits and `_`, `machine` is `tagged`, `json`, `python` or `gemma` |
+//! | `aliases`, `summary`, `lesson` | all | other names; one sentence for lists; the words that teach it, which examples follow |
+//! | `open` | json, python, gemma | must be there: the marker before a call (python: before the list of all calls) |
+//! | `close` | json, python, gemma | the marker behind it; only gemma must have one |
+//! | `quote` | gemma | must be there: the marker on both sides of a string |
+//! | `tags.call` | tagged | must be there: the tag of a call |
+//! | `tags.argument` | tagged | the tag of an argument; without it each argument is a tag of its own name |
+//! | `tags.name_in` | tagged | `"="` for `<call=f>`, else the attribute that holds the name; `name` by default |
+//! | `tags.wrapper`, `tags.each` | tagged | the tag around all calls, or around each of them |
+//! | `tags.prefix` | tagged | stands before the names of all these tags, and ends with `:` |
+//! | `json.name_key`, `json.arguments_key` | json | the keys that are written; every usual one is read |
+//! | `json.list` | json | several calls are written as one array |
+//! | `json.head_end` | json | the tool's name stands before the JSON of its arguments, up to this marker |
+//!
+//! A marker must be recognisable in any prose: 3 to 64 bytes with a letter or digit and a mark in it; one that begins with a
+//! bracket also holds the bracket that closes it. What no rule foresees is tried out: a dialect that cannot read what it
+//! writes, or takes calls away from another one, is refused.
+//!
+//! ```
+//! use sabir_call::dialect::{DialectTable, Selection, define};
+//! use sabir_call::{Cut, Draft, Reader, ToolSet};
+//!
+//! // From TOML, JSON, or whatever else serde reads.
+//! let table: DialectTable = serde_json::from_str(
+//!     r#"{"name": "acme", "machine": "json", "open": "<acme>", "close": "</acme>"}"#,
+//! )?;
+//! let acme = define(&table)?;
+//!
+//! let tools = ToolSet::from_json(r#"[{"name": "look", "parameters": {"properties": {"at": {"type": "string"}}}}]"#)?;
+//! let mut draft = Draft::default();
+//! let mut reader = Reader::new(Selection::from(acme), &tools);
+//! reader.push(r#"<acme>{"name": "look", "arguments": {"at": "the sea"}}</acme>"#, &mut draft);
+//! reader.finish(Cut::Ended, &mut draft);
+//! let call = draft.call(0).ok_or("a call")?;
+//! assert_eq!((call.name.as_str(), call.dialect.as_deref()), ("look", Some("acme")));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
-use std::sync::PoisonError;
+mod check;
+mod trial;
+
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 
-use super::grammar::{GemmaCalls, Grammar, Head, JsonCalls, JsonForm, NameIn, Notation, PythonCalls, Tagged, Tags};
 use super::{DEFINED, Dialect, dialect};
 
-/// The longest marker, in bytes: as much as a reader may have to hold back.
-const MARKER_CAP: usize = 64;
-
-/// A dialect as a table.
+/// A dialect as a table; see the [module](self) for the keys.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DialectTable {
-    /// The name: lower-case letters, digits and `_`; not one that is taken.
+    /// The name: lower-case letters, digits and `_`; not one that is taken. May be left out of a table that has its name
+    /// elsewhere, and must then be filled in.
+    #[serde(default)]
     pub name: String,
+    /// Other names, under the same rules.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// One sentence.
     #[serde(default)]
     pub summary: String,
     /// How it is taught, in words; examples are added. A sentence of the machine's by default.
     #[serde(default)]
     pub lesson: Option<String>,
-    /// `tagged`, `json`, `python` or `gemma`.
+    /// The machine that reads it.
     pub machine: Machine,
     /// The marker before a call.
     #[serde(default)]
@@ -45,20 +87,21 @@ pub struct DialectTable {
     /// The marker behind a call.
     #[serde(default)]
     pub close: String,
+    /// Gemma: the marker on both sides of a string.
+    #[serde(default)]
+    pub quote: String,
     /// What is particular to the tagged machine.
     #[serde(default)]
     pub tags: Option<TagTable>,
     /// What is particular to the JSON machine.
     #[serde(default)]
-    pub json: JsonTable,
-    /// Gemma: the marker on both sides of a string.
-    #[serde(default)]
-    pub quote: String,
+    pub json: Option<JsonTable>,
 }
 
 /// The machine that reads a dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Machine {
     /// Name in a tag, each argument in a tag.
     Tagged,
@@ -68,42 +111,40 @@ pub enum Machine {
     Python,
     /// Gemma's notation.
     Gemma,
+    /// The channels of gpt-oss, of which no table can make another dialect.
+    #[serde(skip)]
+    Harmony,
 }
 
 /// The tags of a tagged dialect.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TagTable {
     /// The tag of a call.
     pub call: String,
-    /// The tag of an argument.
+    /// The tag of an argument; empty: the argument's own name.
     pub argument: String,
-    /// `"="` for `<call=f>`, else the attribute that holds the name.
-    #[serde(default = "name_attribute")]
+    /// `"="` for `<call=f>`, else the attribute that holds the name; empty: `name`.
     pub name_in: String,
     /// The tag around calls.
-    #[serde(default)]
     pub wrapper: Option<String>,
-    /// What stands before all these names.
-    #[serde(default)]
+    /// The wrapper stands around each call, not around all of them.
+    pub each: bool,
+    /// What stands before all these names; ends with `:`.
     pub prefix: String,
 }
 
 /// The JSON of a JSON dialect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct JsonTable {
     /// The key of the tool's name, as it is written; every usual one is read.
-    #[serde(default)]
     pub name_key: Option<String>,
     /// The key of the arguments, likewise.
-    #[serde(default)]
     pub arguments_key: Option<String>,
     /// Several calls are written as one array.
-    #[serde(default)]
     pub list: bool,
     /// The name stands before the JSON, up to this marker.
-    #[serde(default)]
     pub head_end: Option<String>,
 }
 
@@ -111,17 +152,17 @@ pub struct JsonTable {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefineError {
-    /// The name is no name.
+    /// The name, or an alias, is no name.
     #[error(
         "`{0}` cannot be a dialect's name: use lower-case letters, digits and `_`, and neither `auto` nor `native`"
     )]
     Name(String),
-    /// The name is taken, by something else than the same table.
+    /// The name, or an alias, is taken by something else than the same table.
     #[error("there is a dialect `{0}` already; choose another name")]
     Taken(String),
-    /// A marker cannot be one.
-    #[error("the dialect `{dialect}`: `{key}` must be {need}, but is `{found}`")]
-    Marker {
+    /// A value cannot be what it is to be.
+    #[error("`{key}` of the dialect `{dialect}` must be {need}, but is `{found}`")]
+    Value {
         /// The dialect.
         dialect: String,
         /// The key in the table.
@@ -131,120 +172,68 @@ pub enum DefineError {
         /// What it is.
         found: String,
     },
+    /// What the dialect writes is not read as it was meant.
+    #[error("the dialect `{dialect}` cannot read what it writes: `{written}`; choose other markers or keys")]
+    Unreadable {
+        /// The dialect.
+        dialect: String,
+        /// A call as it would be written.
+        written: String,
+    },
+    /// It reads what it writes only where it is the only dialect.
+    #[error(
+        "where all dialects are listened for, another one with the same markers takes the calls of `{0}` and does \
+             not understand them; choose other markers"
+    )]
+    Unheard(String),
+    /// With this dialect, calls in another one are no longer read as before.
+    #[error("the markers of the dialect `{dialect}` take calls away from the dialect `{other}`; choose other markers")]
+    Clash {
+        /// The dialect.
+        dialect: String,
+        /// The dialect that loses by it.
+        other: String,
+    },
 }
+
+/// One definition at a time: each is tried out against those before it.
+static DEFINING: Mutex<()> = Mutex::new(());
 
 /// Adds a dialect to [`dialects`](super::dialects), for the whole process and for good. The same table twice is the same
 /// dialect.
+///
+/// # Errors
+/// The first rule that the table breaks; nothing is added then.
 pub fn define(table: &DialectTable) -> Result<&'static Dialect, DefineError> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    if table.name.is_empty() || !table.name.chars().all(allowed) || matches!(table.name.as_str(), "auto" | "native") {
-        return Err(DefineError::Name(table.name.clone()));
-    }
-    let grammar = grammar(table)?;
-    if let Some(known) = dialect(&table.name) {
-        let same = known.grammar == grammar && known.spec.is_empty() && known.summary == table.summary;
+    let _one = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
+    let made = check::row(table)?;
+    if let Some(known) = dialect(made.name) {
+        let same = known.name == made.name
+            && (known.aliases, known.summary, known.lesson) == (made.aliases, made.summary, made.lesson)
+            && known.is_defined()
+            && known.grammar == made.grammar;
         return if same { Ok(known) } else { Err(DefineError::Taken(table.name.clone())) };
     }
-    let lesson = match (&table.lesson, table.machine) {
-        (Some(words), _) => leak(words),
-        (None, Machine::Tagged) => {
-            "Write each call in a tag with the tool's name, and in it one tag for each argument."
-        }
-        (None, Machine::Json) => "Write each call as JSON with the tool's name and its arguments, between the markers.",
-        (None, Machine::Python) => "Write calls as one Python list, with keyword arguments only, between the markers.",
-        (None, Machine::Gemma) => "Write each call between the markers, every string between two quote markers.",
-    };
-    let (name, summary) = (leak(&table.name), leak(&table.summary));
-    let made: &'static Dialect =
-        Box::leak(Box::new(Dialect { name, aliases: &[], summary, spec: "", grammar, lesson }));
-    DEFINED.write().unwrap_or_else(PoisonError::into_inner).push(made);
-    Ok(made)
-}
-
-fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
-    let marker = |key, text: &str| {
-        check(table, key, text, "1 to 64 bytes without white space at its ends", |text| {
-            !text.is_empty() && text.len() <= MARKER_CAP && text.trim() == text
-        })
-    };
-    let tag = |key, text: &str| {
-        check(table, key, text, "a tag's name: letters, digits and `_ - . :`", |text| {
-            !text.is_empty()
-                && text.len() <= MARKER_CAP
-                && text.chars().all(|c| c.is_alphanumeric() || "_-.:｜".contains(c))
-        })
-    };
-    let close = |text: &str| if text.is_empty() { Ok("") } else { marker("close", text) };
-    Ok(match table.machine {
-        Machine::Tagged => {
-            let tags = table.tags.as_ref();
-            let name_in = match tags.map_or("", |tags| tags.name_in.as_str()) {
-                "=" => NameIn::Equals,
-                attribute => NameIn::Attribute(tag("tags.name_in", attribute)?),
-            };
-            let text = |pick: fn(&TagTable) -> &str| tags.map_or("", pick);
-            let prefix = text(|tags| &tags.prefix);
-            let prefix = if prefix.is_empty() { "" } else { tag("tags.prefix", prefix)? };
-            let wrapper = tags.and_then(|tags| tags.wrapper.as_deref());
-            let wrapper = wrapper.map(|name| tag("tags.wrapper", name)).transpose()?;
-            Grammar::Tagged(Tagged {
-                notation: Notation::Angle,
-                tags: Tags::Fixed {
-                    call: tag("tags.call", text(|tags| &tags.call))?,
-                    argument: tag("tags.argument", text(|tags| &tags.argument))?,
-                    call_name: name_in,
-                    argument_name: name_in,
-                    typed: None,
-                },
-                wrappers: wrapper.map_or(&[], |name| Box::leak(Box::new([name]))),
-                each: false,
-                sections: &[],
-                prefixes: Box::leak(Box::new([prefix])),
-            })
-        }
-        Machine::Json => {
-            let head_end = table.json.head_end.as_deref().map(|end| marker("json.head_end", end)).transpose()?;
-            let head = head_end.map(|end| Head { end, prefix: "", id: None, fenced: false });
-            let form = JsonForm { open: marker("open", &table.open)?, head, close: close(&table.close)?, stop: false };
-            let key = |given: &Option<String>, usual| given.as_deref().map_or(usual, leak);
-            let keys = (key(&table.json.name_key, "name"), key(&table.json.arguments_key, "arguments"), None);
-            Grammar::Json(JsonCalls {
-                section: None,
-                forms: Box::leak(Box::new([form])),
-                keys,
-                list: table.json.list,
-                bare: false,
-            })
-        }
-        Machine::Python => {
-            Grammar::Python(PythonCalls { open: marker("open", &table.open)?, close: close(&table.close)? })
-        }
-        Machine::Gemma => Grammar::Gemma(GemmaCalls {
-            open: marker("open", &table.open)?,
-            close: marker("close", &table.close)?,
-            quote: marker("quote", &table.quote)?,
-        }),
-    })
-}
-
-fn check(
-    table: &DialectTable,
-    key: &'static str,
-    text: &str,
-    need: &'static str,
-    holds: impl FnOnce(&str) -> bool,
-) -> Result<&'static str, DefineError> {
-    if holds(text) {
-        return Ok(leak(text));
+    if let Some(taken) = made.aliases.iter().find(|alias| dialect(alias).is_some()) {
+        return Err(DefineError::Taken((*taken).to_owned()));
     }
-    Err(DefineError::Marker { dialect: table.name.clone(), key, need, found: text.to_owned() })
+    let before = trial::readings();
+    let made: &'static Dialect = Box::leak(Box::new(made));
+    DEFINED.write().unwrap_or_else(PoisonError::into_inner).push(made);
+    let tried = trial::of(made, &before);
+    if tried.is_err() {
+        DEFINED.write().unwrap_or_else(PoisonError::into_inner).retain(|known| !std::ptr::eq(*known, made));
+    }
+    tried.map(|()| made)
 }
 
-/// Definitions live as long as the process.
-fn leak(text: &str) -> &'static str {
-    text.to_owned().leak()
-}
-
-fn name_attribute() -> String {
-    "name".to_owned()
+impl DefineError {
+    /// The key of the table that is to be changed; `None` where it may be any marker.
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            Self::Name(_) | Self::Taken(_) => Some("name"),
+            Self::Value { key, .. } => Some(key),
+            Self::Unreadable { .. } | Self::Unheard(_) | Self::Clash { .. } => None,
+        }
+    }
 }

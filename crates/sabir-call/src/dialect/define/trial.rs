@@ -1,0 +1,90 @@
+//! The trial of a new dialect: it must read what it writes, and leave to the others what is theirs.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, json};
+
+use super::DefineError;
+use crate::dialect::{Dialect, Selection, dialects};
+use crate::draft::{Draft, DraftState};
+use crate::event::Cut;
+use crate::reader::Reader;
+use crate::tool::{ToolSet, ToolSpec};
+
+/// Words in which no dialect may find a call.
+const PROSE: &str =
+    "If a < b and c > d, [see](x) {y}: it (really) works.\n\n- `code` and <b>bold</b>, 1; 2, \"three\"\n";
+
+static TOOLS: LazyLock<ToolSet> = LazyLock::new(|| {
+    let properties = json!({"path": {"type": "string"}, "content": {"type": "string"}, "count": {"type": "integer"}});
+    let tool = ToolSpec::new("write_to_file", "", json!({"type": "object", "properties": properties}));
+    ToolSet::new(vec![tool]).unwrap_or_default()
+});
+
+/// How each dialect's call is read where all are listened for.
+pub(super) fn readings() -> Vec<(&'static str, String)> {
+    let of = |dialect: &'static Dialect| (dialect.name, in_words(&read(Selection::AUTO, &written(dialect))));
+    dialects().into_iter().map(of).collect()
+}
+
+/// Whether the dialect, which has been added, may stay. `before` is what the others read without it.
+pub(super) fn of(made: &'static Dialect, before: &[(&'static str, String)]) -> Result<(), DefineError> {
+    let text = written(made);
+    let works = |selection| {
+        let words = read(selection, PROSE);
+        let prose = words.calls().next().is_none() && words.faults.is_empty() && words.text() == PROSE;
+        prose && is_whole(&read(selection, &text))
+    };
+    if !works(Selection::from(made)) {
+        return Err(DefineError::Unreadable { dialect: made.name.to_owned(), written: text });
+    }
+    if !works(Selection::AUTO) {
+        return Err(DefineError::Unheard(made.name.to_owned()));
+    }
+    let after = readings();
+    match before.iter().zip(&after).find(|(before, after)| before != after) {
+        Some(((other, _), _)) => Err(DefineError::Clash { dialect: made.name.to_owned(), other: (*other).to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// Two calls behind some words.
+fn written(dialect: &Dialect) -> String {
+    let calls = [arguments("a.txt", "a < b && \"c\"\n\td {e}, [f](g)"), arguments("b", "x")];
+    let calls = calls.each_ref().map(|arguments| ("write_to_file", arguments));
+    format!("Words.\n\n{}", super::super::render::calls(dialect, &calls, &TOOLS))
+}
+
+fn arguments(path: &str, content: &str) -> Map<String, serde_json::Value> {
+    let pairs = [("path", json!(path)), ("content", json!(content)), ("count", json!(2))];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn read(selection: Selection, text: &str) -> Draft {
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(selection, &TOOLS);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    draft
+}
+
+/// Whether both calls were read as they were written.
+fn is_whole(draft: &Draft) -> bool {
+    let calls: Vec<_> = draft.calls().collect();
+    let whole = |call: &&crate::draft::DraftCall| {
+        let names: Vec<_> = call.arguments.iter().map(|argument| argument.name.as_str()).collect();
+        call.name == "write_to_file"
+            && call.state == DraftState::Closed
+            && names == ["path", "content", "count"]
+            && draft.errors_of(call.index).next().is_none()
+    };
+    calls.len() == 2 && calls.iter().all(whole) && draft.text().trim() == "Words."
+}
+
+fn in_words(draft: &Draft) -> String {
+    let mut text = draft.text();
+    for call in draft.calls() {
+        text.push_str(&format!("\n{} {:?} {:?}", call.name, call.dialect, call.state));
+    }
+    text
+}

@@ -1,0 +1,260 @@
+//! Lints: what a list of tools will do to the models that read it, before any of them does.
+//!
+//! A tool that no dialect can spell, a schema that a wire refuses, two names that a model will mix up: all of that can be
+//! seen in the definition. Each rule is a row of [`LINTS`]; a finding says where, by a JSON pointer into the list, which
+//! dialects it concerns, and what to do. Errors are what makes a tool unusable; everything else is a warning.
+//!
+//! ```
+//! use sabir_check::lint::{Scope, lint};
+//!
+//! let tools = serde_json::json!([{"name": "thinking", "description": "Thinks.", "parameters": {"type": "object"}}]);
+//! let found = lint(&tools, &Scope::all());
+//! assert!(found.iter().any(|finding| finding.lint == "reserved_name" && finding.pointer == "/0/name"));
+//! ```
+
+mod names;
+mod schemas;
+mod teaching;
+mod trial;
+
+use sabir_call::dialect::{Dialect, dialects};
+use sabir_call::{Severity, ToolSet, ToolSpec};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One rule.
+#[derive(Debug)]
+pub struct Lint {
+    /// The name, part of the public contract.
+    pub name: &'static str,
+    /// One sentence: what is found, and why it matters.
+    pub doc: &'static str,
+    check: fn(&Tools<'_>, &mut Findings),
+}
+
+/// One thing that a rule found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The rule; a row of [`LINTS`].
+    pub lint: &'static str,
+    /// Errors make a tool unusable.
+    pub severity: Severity,
+    /// The tool's name, where it has one.
+    pub tool: Option<String>,
+    /// Where, as a JSON pointer into the list of tools.
+    pub pointer: String,
+    /// The dialects that it concerns; empty: whoever reads or sends the tools.
+    pub dialects: Vec<&'static str>,
+    /// One sentence: what is wrong, and what follows from it.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Whom the tools are for.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    dialects: Vec<&'static Dialect>,
+    wires: bool,
+}
+
+/// Every rule.
+pub static LINTS: [Lint; 24] = [
+    Lint {
+        name: "not_a_tool",
+        doc: "An element that is no tool: no name, or a key of the wrong type.",
+        check: names::not_a_tool,
+    },
+    Lint { name: "doubled_name", doc: "Two tools of one name: no call says which is meant.", check: names::doubled },
+    Lint {
+        name: "unwritable_name",
+        doc: "A tool's name with characters that no dialect holds.",
+        check: names::unwritable,
+    },
+    Lint {
+        name: "wire_name",
+        doc: "A tool's name that OpenAI and Anthropic refuse: other than `^[a-zA-Z0-9_-]{1,64}$`.",
+        check: names::wire,
+    },
+    Lint {
+        name: "reserved_name",
+        doc: "A tool or argument named like a tag that means something by itself (`thinking`, `invoke`, `tool_call`).",
+        check: names::reserved,
+    },
+    Lint {
+        name: "argument_like_tool",
+        doc: "An argument named like a tool, where both are tags: in prose nobody can tell which is meant.",
+        check: names::argument_like_tool,
+    },
+    Lint { name: "case_collision", doc: "Names that differ only in case.", check: names::case_collision },
+    Lint { name: "near_names", doc: "Names so near that a model will mix them up.", check: names::near },
+    Lint { name: "empty_argument", doc: "An argument without a name.", check: names::empty_argument },
+    Lint { name: "python_keyword", doc: "A name that is a keyword of Python.", check: names::python_keyword },
+    Lint { name: "python_identifier", doc: "A name that Python cannot write.", check: names::python_identifier },
+    Lint {
+        name: "unreadable_call",
+        doc: "A tool whose calls a dialect cannot read back: rendered as it is taught, the call is not understood.",
+        check: trial::unreadable,
+    },
+    Lint { name: "no_object_schema", doc: "Parameters that are no schema of an object.", check: schemas::no_object },
+    Lint { name: "invalid_schema", doc: "Parameters that are no valid JSON Schema.", check: schemas::invalid },
+    Lint {
+        name: "outside_reference",
+        doc: "A `$ref` to another document: nothing is ever fetched.",
+        check: schemas::outside_reference,
+    },
+    Lint { name: "missing_type", doc: "A schema that does not say its type.", check: schemas::missing_type },
+    Lint {
+        name: "top_level_union",
+        doc: "`oneOf`, `anyOf` or `allOf` at the top of the parameters, which wires refuse.",
+        check: schemas::top_level_union,
+    },
+    Lint {
+        name: "pattern_properties",
+        doc: "Arguments by pattern: no model can be told their names.",
+        check: schemas::patterns,
+    },
+    Lint { name: "untyped_array", doc: "An array that does not say what it holds.", check: schemas::untyped_array },
+    Lint {
+        name: "hard_in_tags",
+        doc: "A value that raw tags carry only by convention: an object, or a string that could be another type too.",
+        check: schemas::hard_in_tags,
+    },
+    Lint {
+        name: "undeclared_required",
+        doc: "A required argument that is not declared.",
+        check: schemas::undeclared_required,
+    },
+    Lint {
+        name: "contradiction",
+        doc: "An `enum`, `default` or example that the schema itself refuses.",
+        check: schemas::contradiction,
+    },
+    Lint {
+        name: "missing_description",
+        doc: "A tool or an argument without a description, or a tool without an example.",
+        check: teaching::missing,
+    },
+    Lint {
+        name: "prompt_size",
+        doc: "A prompt of more than 3,000 tokens (bytes / 4), paid for with every request.",
+        check: teaching::size,
+    },
+];
+
+/// Everything that the rules find in a list of tools (`[{name, description, parameters, examples}]`), in the order of the
+/// list, errors first where they share a place.
+pub fn lint(tools: &Value, scope: &Scope) -> Vec<Finding> {
+    let tools = Tools::new(tools, scope);
+    let mut findings = Findings::default();
+    for lint in &LINTS {
+        findings.lint = lint.name;
+        (lint.check)(&tools, &mut findings);
+    }
+    let mut found = findings.found;
+    found.sort_by_key(|(at, finding)| (*at, finding.severity == Severity::Warning));
+    found.into_iter().map(|(_, finding)| finding).collect()
+}
+
+impl Scope {
+    /// Every dialect and every wire.
+    pub fn all() -> Self {
+        Self { dialects: dialects(), wires: true }
+    }
+
+    /// One dialect, and no wire.
+    pub fn only(dialect: &'static Dialect) -> Self {
+        Self { dialects: vec![dialect], wires: false }
+    }
+
+    /// The names of the dialects of which this holds.
+    fn names(&self, holds: impl Fn(&Dialect) -> bool) -> Vec<&'static str> {
+        self.dialects.iter().filter(|dialect| holds(dialect)).map(|dialect| dialect.name).collect()
+    }
+}
+
+/// What the rules look at.
+struct Tools<'a> {
+    list: Vec<Item<'a>>,
+    scope: &'a Scope,
+    /// Those that can be offered at all.
+    set: ToolSet,
+}
+
+/// One element of the list.
+struct Item<'a> {
+    at: usize,
+    raw: &'a Value,
+    spec: Result<ToolSpec, String>,
+}
+
+/// What was found so far, each with the tool's place in the list.
+#[derive(Default)]
+struct Findings {
+    lint: &'static str,
+    found: Vec<(usize, Finding)>,
+}
+
+impl<'a> Tools<'a> {
+    fn new(tools: &'a Value, scope: &'a Scope) -> Self {
+        let read = |(at, raw): (usize, &'a Value)| {
+            let spec = serde_json::from_value::<ToolSpec>(raw.clone()).map_err(|error| error.to_string());
+            Item { at, raw, spec }
+        };
+        let list: Vec<_> = tools.as_array().into_iter().flatten().enumerate().map(read).collect();
+        let mut usable: Vec<ToolSpec> = Vec::new();
+        for spec in list.iter().filter_map(|item| item.spec.as_ref().ok()) {
+            if usable.iter().all(|known| known.name != spec.name) && ToolSet::new(vec![spec.clone()]).is_ok() {
+                usable.push(spec.clone());
+            }
+        }
+        Self { list, scope, set: ToolSet::new(usable).unwrap_or_default() }
+    }
+
+    /// The elements that are tools.
+    fn specs(&self) -> impl Iterator<Item = (usize, &ToolSpec)> {
+        self.list.iter().filter_map(|item| Some((item.at, item.spec.as_ref().ok()?)))
+    }
+}
+
+impl Findings {
+    /// Notes a finding at a place below the tool at that index.
+    fn push(&mut self, at: usize, tool: &str, path: &str, about: About) {
+        let About { severity, dialects, message, hint } = about;
+        let tool = Some(tool.to_owned()).filter(|name| !name.is_empty());
+        let pointer = format!("/{at}{path}");
+        self.found.push((at, Finding { lint: self.lint, severity, tool, pointer, dialects, message, hint }));
+    }
+}
+
+/// What there is to say of a place.
+struct About {
+    severity: Severity,
+    dialects: Vec<&'static str>,
+    message: String,
+    hint: String,
+}
+
+impl About {
+    fn error(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, dialects: Vec::new(), message: message.into(), hint: hint.into() }
+    }
+
+    fn warning(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message, hint) }
+    }
+
+    fn within(self, dialects: Vec<&'static str>) -> Self {
+        Self { dialects, ..self }
+    }
+}
+
+/// A key as a part of a JSON pointer.
+fn part(key: &str) -> String {
+    format!("/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// Where an argument is declared, below its tool.
+fn argument_path(name: &str) -> String {
+    format!("/parameters/properties{}", part(name))
+}

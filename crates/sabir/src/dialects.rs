@@ -1,0 +1,234 @@
+//! `dialects`: what dialects there are, and those that come from the user's own tables.
+//!
+//! A table stands in `config.toml` as `[dialects.NAME]`, or in a file that `--dialects` names: there either likewise, or alone
+//! with its keys at the top and a `name` among them. The keys are those of [`sabir_call::dialect::define`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sabir_call::dialect::{Dialect, DialectTable, define, dialect, dialects as all};
+use sabir_call::nearest;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toml::de::{DeTable, DeValue};
+
+use crate::cli::Output;
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Tables by name.
+pub(crate) type Tables = BTreeMap<String, DialectTable>;
+
+/// A file with several tables.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DialectFile {
+    #[serde(default)]
+    dialects: Tables,
+}
+
+/// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
+/// there, so that words cannot be taken for a command; these may.
+pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
+    let (mut files, mut rest) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.peekable();
+    rest.extend(arguments.next());
+    while let Some(argument) = arguments.next_if(|argument| argument.as_encoded_bytes().starts_with(b"--dialects")) {
+        match argument.to_str().and_then(|text| text.strip_prefix("--dialects=")) {
+            Some(file) => files.push(PathBuf::from(file)),
+            None if argument == "--dialects" && arguments.peek().is_some() => {
+                files.extend(arguments.next().map(PathBuf::from));
+            }
+            None => {
+                rest.push(argument);
+                break;
+            }
+        }
+    }
+    rest.extend(arguments);
+    (files, rest)
+}
+
+/// Defines the dialects of the configuration, then those of the files.
+pub(crate) fn load(config: Option<&Path>, files: &[PathBuf]) -> Result<(), Failure> {
+    Config::load(config)?;
+    files.iter().try_for_each(|file| load_file(file))
+}
+
+fn load_file(path: &Path) -> Result<(), Failure> {
+    let text = config::read_text(path)?;
+    let unusable = |error: toml::de::Error| {
+        let (shown, error) = (path.display(), error.to_string());
+        Failure::usage(format!("{shown} cannot be used: {}\n`sabir help dialects` shows the keys", error.trim_end()))
+    };
+    let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
+    if alone {
+        let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
+        return define_one((path, &text), None, &table);
+    }
+    let tables = toml::from_str::<DialectFile>(&text).map_err(unusable)?.dialects;
+    if tables.is_empty() {
+        return Err(Failure::usage(format!(
+            "{} holds no dialect; `sabir help dialects` shows how to write one",
+            path.display()
+        )));
+    }
+    define_all((path, &text), tables)
+}
+
+/// Defines the tables under `[dialects]` of a file.
+pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Failure> {
+    for (name, mut table) in tables {
+        if !table.name.is_empty() && table.name != name {
+            let place = place(file, &["dialects", &name, "name"]);
+            return Err(Failure::usage(format!("{place}: `name` must be left out, or be `{name}` as the table is")));
+        }
+        table.name.clone_from(&name);
+        define_one(file, Some(&name), &table)?;
+    }
+    Ok(())
+}
+
+/// Defines one table, which stands under that name or at the top.
+fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) -> Result<(), Failure> {
+    define(table).map(drop).map_err(|error| {
+        let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
+        path.extend(error.key().into_iter().flat_map(|key| key.split('.')));
+        Failure::usage(format!("{}: {error}; `sabir help dialects` shows the keys", place(file, &path)))
+    })
+}
+
+/// The file, and the line of the deepest key on that way that it holds.
+fn place((path, text): (&Path, &str), keys: &[&str]) -> String {
+    let parsed = DeTable::parse(text);
+    let mut table = parsed.as_ref().ok().map(|table| table.get_ref());
+    let mut at = None;
+    for key in keys {
+        let found = table.and_then(|table| table.iter().find(|(known, _)| *known.get_ref() == *key));
+        let Some((known, value)) = found else { break };
+        at = Some(known.span().start);
+        table = match value.get_ref() {
+            DeValue::Table(inner) => Some(inner),
+            _ => None,
+        };
+    }
+    let line = text.get(..at.unwrap_or_default()).map_or(1, |before| before.matches('\n').count() + 1);
+    format!("{}, line {line}", path.display())
+}
+
+/// `sabir dialects`, and `sabir help dialect`.
+pub(crate) fn dialects(name: Option<&str>, output: Output) -> Result<Exit, Failure> {
+    let Some(name) = name else {
+        match output {
+            Output::Json => print::json(&all().iter().map(|dialect| describe(dialect)).collect::<Vec<_>>()),
+            Output::Events => all().iter().for_each(|dialect| print::json(&describe(dialect))),
+            Output::Text => print::out(&print::visible(&list())),
+        }
+        return Ok(Exit::Completed);
+    };
+    let dialect = dialect(name).ok_or_else(|| unknown(name, ""))?;
+    match output {
+        Output::Text => print::out(&print::visible(&spec(dialect))),
+        _ => {
+            let mut object = describe(dialect);
+            object["spec"] = json!(spec(dialect));
+            print::json(&object);
+        }
+    }
+    Ok(Exit::Completed)
+}
+
+fn list() -> String {
+    let named: Vec<_> = all()
+        .iter()
+        .map(|dialect| {
+            let aliases =
+                if dialect.aliases.is_empty() { String::new() } else { format!(" ({})", dialect.aliases.join(", ")) };
+            let summary = if dialect.is_defined() {
+                format!("[defined] {}", dialect.summary)
+            } else {
+                dialect.summary.to_owned()
+            };
+            (format!("{}{aliases}", dialect.name), summary)
+        })
+        .collect();
+    let lines = named.iter().map(|(name, summary)| format!("{name}\n    {}\n", summary.trim()));
+    lines.collect()
+}
+
+fn describe(dialect: &Dialect) -> Value {
+    json!({
+        "name": dialect.name, "aliases": dialect.aliases, "summary": dialect.summary,
+        "defined": dialect.is_defined(), "machine": dialect.machine().name(),
+        "tags": dialect.tags(), "markers": dialect.markers(),
+    })
+}
+
+/// The spec; of a dialect that was defined, its table and what is taught of it.
+fn spec(dialect: &Dialect) -> String {
+    if !dialect.is_defined() {
+        return dialect.spec.to_owned();
+    }
+    let coded = |names: Vec<&str>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
+    let rows = [
+        ("aliases", coded(dialect.aliases.to_vec())),
+        ("machine", coded(vec![dialect.machine().name()])),
+        ("tags", coded(dialect.tags())),
+        ("markers", coded(dialect.markers())),
+    ];
+    let mut text = format!("# The {} dialect\n\n", dialect.name);
+    if !dialect.summary.is_empty() {
+        text.push_str(&format!("{}\n\n", dialect.summary));
+    }
+    text.push_str("Defined by a table.\n\n| key | value |\n| --- | --- |\n");
+    for (key, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push_str(&format!("| {key} | {} |\n", value.replace('|', "\\|")));
+    }
+    text.push_str(&format!("\n## How it is taught\n\n{}\n", fenced(&dialect.taught())));
+    text
+}
+
+/// A text in a fence that it cannot close.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}text\n{text}\n{fence}")
+}
+
+/// The failure of a name that no dialect has. `also` is what else might stand there.
+pub(crate) fn unknown(name: &str, also: &str) -> Failure {
+    let all = all();
+    let names = all.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
+    let hint = match nearest(name, names) {
+        Some(near) => format!("did you mean `{near}`? "),
+        None => String::new(),
+    };
+    let names: Vec<_> = all.iter().map(|dialect| dialect.name).collect();
+    Failure::usage(format!("`{name}` is no dialect: {hint}use {also}{}", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+
+    use super::in_front;
+
+    fn check(arguments: &str, files: &[&str], rest: &str) {
+        let split = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+        assert_eq!(in_front(split(arguments).into_iter()), (files, split(rest)), "{arguments}");
+    }
+
+    #[test]
+    fn options_in_front_of_the_command() {
+        check("sabir parse", &[], "sabir parse");
+        check("sabir --dialects a parse", &["a"], "sabir parse");
+        check("sabir --dialects a --dialects=b parse --x", &["a", "b"], "sabir parse --x");
+        check("sabir parse --dialects a", &[], "sabir parse --dialects a");
+        check("sabir --dialects", &[], "sabir --dialects");
+        check("sabir --dialectsx a", &[], "sabir --dialectsx a");
+    }
+}

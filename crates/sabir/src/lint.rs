@@ -1,0 +1,71 @@
+//! `lint`: mistakes in tools, before a model makes them its own.
+
+use std::io::Read;
+
+use sabir_call::Severity;
+use sabir_call::dialect::dialect;
+use sabir_check::lint::{Finding, Scope, lint as find};
+use serde_json::{Value, json};
+
+use crate::cli::{Deny, LintArguments, Output};
+use crate::exit::{Exit, Failure};
+use crate::{config, dialects, print};
+
+/// `sabir lint`.
+pub(crate) fn lint(arguments: &LintArguments) -> Result<Exit, Failure> {
+    let scope = match arguments.dialect.as_str() {
+        "auto" => Scope::all(),
+        name => Scope::only(dialect(name).ok_or_else(|| dialects::unknown(name, "auto, "))?),
+    };
+    let (shown, text) = source(arguments)?;
+    let tools: Value =
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{shown}: no JSON: {error}")))?;
+    if !tools.is_array() {
+        let kind = sabir_call::type_of(&tools);
+        return Err(Failure::usage(format!(
+            "{shown}: an array of {{name, description, parameters}} was expected, but this is {kind}"
+        )));
+    }
+    let found = find(&tools, &scope);
+    let errors = found.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let warnings = found.len() - errors;
+    match arguments.output {
+        Output::Json => print::json(&json!({"findings": found, "errors": errors, "warnings": warnings})),
+        Output::Events => found.iter().for_each(print::json),
+        Output::Text => {
+            let mut text: String = found.iter().map(|finding| in_words(finding, &shown)).collect();
+            let tools = tools.as_array().map_or(0, Vec::len);
+            text.push_str(&format!("{tools} tools, {errors} errors, {warnings} warnings\n"));
+            print::out(&print::visible(&text));
+        }
+    }
+    let denied = arguments.deny == Some(Deny::Warnings) && warnings > 0;
+    Ok(if errors > 0 || denied { Exit::NotUnderstood } else { Exit::Completed })
+}
+
+fn source(arguments: &LintArguments) -> Result<(String, String), Failure> {
+    if arguments.tools.as_os_str() != "-" {
+        return Ok((arguments.tools.display().to_string(), config::read_text(&arguments.tools)?));
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+    Ok(("standard input".to_owned(), text))
+}
+
+/// As a compiler would print it.
+fn in_words(finding: &Finding, shown: &str) -> String {
+    let Finding { lint, severity, pointer, dialects, message, hint, .. } = finding;
+    let word = match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    // What a message repeats of a tool may have lines of its own.
+    let message = message.replace(['\n', '\r'], " ");
+    let mut text = format!("lint[{lint}]: {word}: {message}\n  --> {shown}#{pointer}\n");
+    if !dialects.is_empty() {
+        text.push_str(&format!("   = in: {}\n", dialects.join(", ")));
+    }
+    text.push_str(&format!("   = hint: {hint}\n"));
+    text
+}

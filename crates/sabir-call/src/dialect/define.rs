@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 
 use serde::Deserialize;
 
-use super::grammar::{GemmaCalls, Grammar, Head, JsonCalls, JsonForm, NameIn, Notation, PythonCalls, Tagged, Tags};
+use super::grammar::{GemmaCalls, Grammar, Head, JsonCalls, JsonForm, NameIn, PythonCalls, Tags};
 use super::{DEFINED, Dialect, dialect};
 
 /// The longest marker, in bytes: as much as a reader may have to hold back.
@@ -187,20 +187,15 @@ fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
             let prefix = if prefix.is_empty() { "" } else { tag("tags.prefix", prefix)? };
             let wrapper = tags.and_then(|tags| tags.wrapper.as_deref());
             let wrapper = wrapper.map(|name| tag("tags.wrapper", name)).transpose()?;
-            Grammar::Tagged(Tagged {
-                notation: Notation::Angle,
-                tags: Tags::Fixed {
-                    call: tag("tags.call", text(|tags| &tags.call))?,
-                    argument: tag("tags.argument", text(|tags| &tags.argument))?,
-                    call_name: name_in,
-                    argument_name: name_in,
-                    typed: None,
-                },
-                wrappers: wrapper.map_or(&[], |name| Box::leak(Box::new([name]))),
-                each: false,
-                sections: &[],
-                prefixes: Box::leak(Box::new([prefix])),
-            })
+            let tags = Tags::Fixed {
+                call: tag("tags.call", text(|tags| &tags.call))?,
+                argument: tag("tags.argument", text(|tags| &tags.argument))?,
+                call_name: name_in,
+                argument_name: name_in,
+                typed: None,
+            };
+            let wrappers = wrapper.map_or(&[][..], |name| Box::leak(Box::new([name])));
+            Grammar::Tagged(super::tagged::plain(tags, wrappers, false, Box::leak(Box::new([prefix]))))
         }
         Machine::Json => {
             let head_end = table.json.head_end.as_deref().map(|end| marker("json.head_end", end)).transpose()?;

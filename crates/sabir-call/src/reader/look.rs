@@ -14,7 +14,8 @@ use super::guess::Guess;
 use super::opening::{Kind, Opening, malformed};
 use super::report::{Bare, Closed};
 use super::tag::{Interest, Lexed, Tag, alike, lex, lex_in};
-use super::vocabulary::{MarkerKind, Spelling, Spotted, THOUGHTS, is_special};
+use super::thought::Thought;
+use super::vocabulary::{MarkerKind, SHOWN, Spelling, Spotted, is_special};
 
 /// What stands at a trigger.
 pub(super) enum Look {
@@ -26,8 +27,10 @@ pub(super) enum Look {
     Malformed(Opening, Box<Fault>, usize),
     /// Markup around calls, of that length.
     Skip(usize),
-    /// A thought that this tag closes, and the length of its opening tag.
-    Thought(&'static str, usize),
+    /// Markup around words, of that length.
+    Frame(usize),
+    /// A thought, and the length of its opening tag.
+    Thought(Thought, usize),
     /// Perhaps a call; the length of the marker.
     Open(Opening, usize),
     /// Perhaps calls without any marker.
@@ -39,6 +42,7 @@ impl Reader {
     pub(super) fn look(&mut self, rest: &str, at: usize, last: bool) -> Look {
         let mention = self.prose.mention();
         let first = self.prose.at_line_start() && mention.is_none();
+        let fresh = first || (self.prose.is_fresh() && mention.is_none());
         match self.vocabulary.spot(rest, last) {
             Spotted::Partial => return Look::Wait,
             Spotted::Marker(text) => {
@@ -53,27 +57,36 @@ impl Reader {
         {
             return Look::Guess(guess);
         }
+        let first = fresh;
         let (tag, notation) = match self.lex_any(rest, last, first) {
             (Lexed::No, _) => return Look::Text,
             (Lexed::Partial, _) => return Look::Wait,
             (Lexed::Tag(tag), notation) => (tag, notation),
         };
-        if let Some(why) = mention {
+        if notation == Notation::Angle && tag.is_plain() && self.prose.show(tag.name, tag.close, first) {
+            return Look::Text;
+        }
+        let ends = tag.close && self.vocabulary.frames(tag.name, notation) && self.prose.ends_fence();
+        if let Some(why) = mention.filter(|_| !ends) {
             // Not even a fence hides that a value may have been meant to go on to here.
             if tag.close {
                 self.weigh_end(tag, at);
-            } else if !THOUGHTS.contains(&tag.name) {
+            } else if self.vocabulary.thought(tag.name).is_none() {
                 self.past.mention(why, tag.name, self.offset + at, tag.len);
             }
             return Look::Text;
         }
+        if self.vocabulary.frames(tag.name, notation) {
+            self.past.mark(MarkRole::Wrapper, self.offset + at, tag.len, "a tag around the words of a message");
+            return if tag.close { Look::Skip(tag.len) } else { Look::Frame(tag.len) };
+        }
         if tag.close {
             return self.look_at_close(tag, at);
         }
-        if let Some(close) = THOUGHTS.into_iter().find(|name| *name == tag.name) {
+        if let Some(close) = self.vocabulary.thought(tag.name) {
             if tag.is_plain() {
                 self.past.mark(MarkRole::Thought, self.offset + at, tag.len, "a thought begins");
-                return Look::Thought(close, tag.len);
+                return Look::Thought(Thought::new(close, self.offset + at), tag.len);
             }
             return Look::Text;
         }
@@ -104,7 +117,8 @@ impl Reader {
 
     /// How much a tag of the tables matters.
     fn interest_in(&self, name: &str, close: bool, notation: Notation) -> Interest {
-        if self.vocabulary.wrapper(name, notation).is_some()
+        if self.vocabulary.frames(name, notation)
+            || self.vocabulary.wrapper(name, notation).is_some()
             || self.wrapped.as_deref().is_some_and(|it| alike(it, name))
         {
             return Interest::Quoted;
@@ -122,7 +136,7 @@ impl Reader {
 
     /// How much a tag in prose matters.
     fn interest(&self, name: &str, close: bool, first: bool) -> Interest {
-        if THOUGHTS.contains(&name) {
+        if self.vocabulary.thought(name).is_some() || SHOWN.iter().any(|(shown, _)| *shown == name) {
             return Interest::Plain;
         }
         if self.vocabulary.is_empty() {
@@ -135,6 +149,9 @@ impl Reader {
         if self.vocabulary.keyed(name).is_some() {
             return Interest::Plain;
         }
+        if !close && self.vocabulary.misspelt(name).is_some() {
+            return Interest::Any;
+        }
         if self.vocabulary.own().is_none() {
             return if self.vocabulary.unheard(name).is_some() { Interest::Any } else { Interest::None };
         }
@@ -142,7 +159,10 @@ impl Reader {
             Some(_) if close => Interest::Plain,
             Some(_) => Interest::Any,
             None if self.vocabulary.unheard(name).is_some() => Interest::Any,
-            None if first && !close => Interest::Plain,
+            // No tool is named like a special token.
+            None if close || name.contains('|') => Interest::None,
+            // In the middle of a line only what reads like a tool's name is worth waiting for.
+            None if first || self.vocabulary.recalls(name) => Interest::Plain,
             None => Interest::None,
         }
     }
@@ -162,37 +182,68 @@ impl Reader {
         if text.ends_with(':') && !self.prose.at_line_start() {
             return None;
         }
-        if let Some(why) = mention {
+        if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {
             self.past.mention(why, text, start, text.len());
             return Some(Look::Text);
+        }
+        if let MarkerKind::Thought(close) = meaning.kind {
+            self.past.mark(MarkRole::Thought, start, text.len(), "a thought begins");
+            return Some(Look::Thought(Thought::between(text, close, start), text.len()));
         }
         if section {
             self.past.mark(MarkRole::Wrapper, start, text.len(), "a marker around calls");
             return Some(Look::Skip(text.len()));
         }
-        Some(Look::Open(Opening::marker(text, start, self.prose.at_line_start()), text.len()))
+        let opening = Opening::marker(text, start, self.prose.at_line_start() || self.prose.is_fresh());
+        // The same tag may stand around calls in tags: then what follows decides about those, too.
+        let name = text.trim_matches(['<', '>']);
+        let tag = text.len() == name.len() + 2
+            && (self.vocabulary.wrapper(name, Notation::Angle).is_some() || self.vocabulary.keyed(name).is_some());
+        let opening = match tag {
+            true => Opening { kind: Kind::Wrapper(Notation::Angle), tag: name.to_owned(), ..opening },
+            false => opening,
+        };
+        Some(Look::Open(opening, text.len()))
     }
 
     /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
     pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<Opening>, usize)> {
         let meaning = self.vocabulary.meanings(text).next()?;
+        if matches!(meaning.kind, MarkerKind::Thought(_)) {
+            return None;
+        }
         let opening = (meaning.kind != MarkerKind::Section).then(|| Opening::marker(text, self.offset + at, true));
         Some((opening, text.len()))
     }
 
     /// A tag of special tokens inside a thought, likewise.
-    pub(super) fn special_tag(&self, rest: &str, at: usize, last: bool) -> Option<(Option<Opening>, usize)> {
-        let (Lexed::Tag(tag), notation) = self.lex_any(rest, last, false) else { return None };
-        if notation == Notation::Angle && !tag.name.contains(['|', '｜', '‖']) {
-            return None;
+    /// The flag: more text is needed.
+    pub(super) fn special_tag(
+        &self,
+        rest: &str,
+        (at, sectioned): (usize, bool),
+        last: bool,
+    ) -> (Option<(Option<Opening>, usize)>, bool) {
+        let (tag, notation) = match self.lex_any(rest, last, false) {
+            (Lexed::Tag(tag), notation) => (tag, notation),
+            (Lexed::Partial, notation) => return (None, notation != Notation::Angle),
+            (Lexed::No, _) => return (None, false),
+        };
+        let wrapped = self.wrapped.as_deref();
+        let marked = |spelling: Spelling| sectioned && !spelling.tagged.sections.is_empty();
+        let section = self.vocabulary.call(tag.name, notation, wrapped).is_some_and(marked);
+        if notation == Notation::Angle && !section && !tag.name.contains(['|', '｜', '‖']) {
+            return (None, false);
         }
         let start = self.offset + at;
-        let wrapped = self.wrapped.as_deref();
-        let kind = match self.vocabulary.call(tag.name, notation, wrapped) {
-            Some(spelling) if !tag.close => Kind::Fixed(spelling),
-            _ => return self.vocabulary.wrapper(tag.name, notation).map(|_| (None, tag.len)),
+        let special = match self.vocabulary.call(tag.name, notation, wrapped) {
+            Some(spelling) if !tag.close => Some(Kind::Fixed(spelling)),
+            _ if self.vocabulary.wrapper(tag.name, notation).is_none() => return (None, false),
+            _ if tag.close => None,
+            _ => Some(Kind::Wrapper(notation)),
         };
-        Some((Some(Opening::new(kind, tag, start, true)), tag.len))
+        let special = Some((special.map(|kind| Opening::new(kind, tag, start, true)), tag.len));
+        (special, false)
     }
 
     fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, notation: Notation) -> Look {
@@ -206,8 +257,11 @@ impl Reader {
             let tool = self.vocabulary.resolve(tag.name);
             match (self.vocabulary.own().filter(|_| notation == Notation::Angle), tool) {
                 (Some(spelling), Some(tool)) => Kind::Tool(spelling, tool),
-                (Some(spelling), None) if first && tag.is_plain() => Kind::Unknown(spelling),
+                (Some(spelling), None) if tag.is_plain() && (first || self.vocabulary.recalls(tag.name)) => {
+                    Kind::Unknown(spelling)
+                }
                 _ => {
+                    self.misspelt_call(tag, start);
                     if let Some(dialect) = self.vocabulary.unheard(tag.name) {
                         self.past.unheard(dialect, start, tag.len);
                     }
@@ -236,6 +290,12 @@ impl Reader {
         if self.wrapped.as_deref().is_some_and(|wrapper| alike(wrapper, tag.name)) {
             self.wrapped = None;
             self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the wrapper ends");
+            self.past.end_words();
+            return Look::Skip(tag.len);
+        }
+        let malformed = self.past.malformed.take_if(|name| alike(name, tag.name)).is_some();
+        if malformed || self.ends_unopened(tag) {
+            self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the end of what was understood without it");
             return Look::Skip(tag.len);
         }
         self.weigh_end(tag, at);
@@ -243,6 +303,24 @@ impl Reader {
             self.bare_call(&bare, span);
         }
         Look::Text
+    }
+
+    /// Whether the tag closes a block right behind a call that stood in none.
+    fn ends_unopened(&self, tag: Tag<'_>) -> bool {
+        let Some(position) = self.past.unopened else { return false };
+        tag.is_plain() && self.prose.blank_since(position) && self.vocabulary.wraps(tag.name)
+    }
+
+    /// A tag that was meant to open a call of a known tool.
+    fn misspelt_call(&mut self, tag: Tag<'_>, start: usize) {
+        let Some(spelling) = self.vocabulary.misspelt(tag.name) else { return };
+        let opening = Opening::new(Kind::Fixed(spelling), tag, start, false);
+        if self.vocabulary.resolve(&opening.name).is_none() && !self.vocabulary.near(&opening.name) {
+            return;
+        }
+        let message = format!("the tag `{}` opens no call: it is misspelt", tag.name);
+        let fault = Fault::error(FaultKind::MalformedTag, Span::new(start, start + tag.len), message);
+        self.past.note(fault.hint(format!("write `{}`", self.right(&opening))));
     }
 
     /// Notices the closing tags of a call that is over.

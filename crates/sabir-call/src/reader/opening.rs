@@ -9,11 +9,23 @@ use crate::dialect::grammar::{Notation, Tags};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::call::{Form, Open};
+use super::call::Open;
+use super::form::Form;
 use super::report::Bare;
 use super::tag::{Interest, Lexed, Tag};
 use super::vocabulary::{Spelling, is_special};
 use super::{Reader, State, Step, Window, take_blank, thought};
+
+impl Notation {
+    /// Length of what stands before the name in an opening tag.
+    fn name_offset(self) -> usize {
+        match self {
+            Self::Angle => 1,
+            Self::Marked(marker) => marker.len() + 1,
+            Self::Delimited { open, .. } => open.len(),
+        }
+    }
+}
 
 /// What instructions write where the name of a tool belongs; models write it too.
 const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
@@ -33,6 +45,8 @@ pub(super) struct Opening {
     pub(super) len: usize,
     /// Whether it stood first on its line.
     pub(super) first: bool,
+    /// Words stand behind it, on the next line.
+    pub(super) words: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,13 +75,26 @@ impl Opening {
             },
             _ => (1, tag.name),
         };
-        let (tag_name, name) = (tag.name.to_owned(), name.to_owned());
-        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first }
+        let name = match kind {
+            Kind::Fixed(spelling) => Form::new(spelling, "").decode(name).into_owned(),
+            _ => name.to_owned(),
+        };
+        let tag_name = tag.name.to_owned();
+        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first, words: false }
     }
 
     /// A marker that stands at that offset.
     pub(super) fn marker(text: &str, at: usize, first: bool) -> Self {
-        Self { kind: Kind::Marker, tag: text.to_owned(), name: String::new(), name_at: at, at, len: text.len(), first }
+        Self {
+            kind: Kind::Marker,
+            tag: text.to_owned(),
+            name: String::new(),
+            name_at: at,
+            at,
+            len: text.len(),
+            first,
+            words: false,
+        }
     }
 
     /// Which tags spell the call that it may open.
@@ -87,12 +114,24 @@ impl Opening {
         }
     }
 
+    /// Where in the opening its tag's name stands.
+    fn name_offset(&self) -> usize {
+        match self.kind {
+            Kind::Fixed(Spelling { tagged, .. }) => tagged.notation.name_offset(),
+            Kind::Wrapper(notation) => notation.name_offset(),
+            Kind::Tool(..) | Kind::Unknown(_) | Kind::Keyed(_) => 1,
+            Kind::Marker => 0,
+        }
+    }
+
     /// Whether nothing but a call begins so.
     fn certain(&self) -> bool {
         match self.kind {
             Kind::Tool(..) | Kind::Fixed(_) => self.first,
             Kind::Marker => is_special(&self.tag),
-            _ => false,
+            Kind::Wrapper(Notation::Angle) => self.first || is_special(&self.tag),
+            Kind::Wrapper(_) => true,
+            Kind::Unknown(_) | Kind::Keyed(_) => false,
         }
     }
 }
@@ -103,6 +142,7 @@ impl Reader {
         let (index, at) = (self.begin(opening, out), fault.span.end);
         out.event(Event::Fault(&fault.in_call(index)));
         out.event(Event::CallEnd { index, at });
+        self.past.malformed = Some(opening.tag.clone());
         self.state = self.outside();
     }
 
@@ -113,8 +153,10 @@ impl Reader {
         if rest.is_empty() {
             return Step::To(at);
         }
-        let State::Opening(opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
+        let State::Opening(mut opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
         if matches!(opening.kind, Kind::Wrapper(_) | Kind::Marker) {
+            let line = self.held.get(opening.len..).is_some_and(|blank| blank.contains('\n'));
+            opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
             return self.follow(*opening, window, at, out);
         }
         // Half a tag at the very end is waited for in vain: the call was cut, not mentioned.
@@ -134,11 +176,36 @@ impl Reader {
         if rest.starts_with('{') && self.json_body(&opening, out) {
             return Step::To(at);
         }
+        let fault = self.misread(&opening, next, (rest, at));
         // A tag that names the tool names it beyond doubt: whatever stands in it that is no argument was meant as one.
-        let bare = next.is_none() || matches!(opening.kind, Kind::Fixed(_));
+        let bare = fault.is_none() && (next.is_none() || matches!(opening.kind, Kind::Fixed(_)));
         let json = rest.starts_with('{');
         self.mention_only(*opening, bare.then_some(json), out);
+        if let Some(fault) = fault {
+            out.event(Event::Fault(&fault));
+        }
         Step::To(at)
+    }
+
+    /// What is wrong where a tag of an argument follows that does not fit the call's.
+    fn misread(&self, opening: &Opening, next: Option<Tag<'_>>, (rest, at): (&str, usize)) -> Option<Fault> {
+        let form = opening.form()?;
+        let hint = format!("write `{}`", self.right(opening));
+        match opening.kind {
+            Kind::Fixed(_) => {
+                let tag = next.filter(|tag| form.is_prefixed_otherwise(tag))?;
+                let span = Span::new(self.offset + at, self.offset + at + tag.len);
+                let message =
+                    format!("the tag `{}` does not belong to `{}`: their prefixes differ", tag.name, opening.tag);
+                Some(Fault::error(FaultKind::MalformedTag, span, message).hint(hint))
+            }
+            Kind::Keyed(_) if form.begins_half(rest) && self.vocabulary.resolve(&opening.name).is_some() => {
+                let span = Span::new(opening.at, opening.at + opening.len);
+                let message = format!("`{}` holds a key without a value, or a value without a key", opening.name);
+                Some(Fault::error(FaultKind::StrayText, span, message).hint(hint))
+            }
+            _ => None,
+        }
     }
 
     /// The tag that stands in a wrapper, if it opens a call.
@@ -206,6 +273,7 @@ impl Reader {
         }
         let span = Span::new(opening.at, opening.at + opening.len);
         let unwrapped = self.wrapped.is_none();
+        let before = self.prose.position();
         let index = self.begin_with(opening, tag, tag_at, out);
         if opening.name.is_empty() {
             let message = format!("`<{}>` does not say which tool: it has no name", opening.tag);
@@ -214,6 +282,7 @@ impl Reader {
             out.event(Event::Fault(&fault.in_call(index).hint(hint)));
         }
         if let Some(wrapper) = form.wrapper().filter(|_| unwrapped) {
+            self.past.unopened = Some(before);
             let message = format!("the call stands outside of `<{wrapper}>`");
             let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
             let hint = format!("put calls between `<{wrapper}>` and `</{wrapper}>`");
@@ -251,6 +320,8 @@ impl Reader {
         self.past.calls = self.past.calls.saturating_add(1);
         self.held.clear();
         self.blank.clear();
+        self.prose.settle();
+        (self.past.malformed, self.past.unopened) = (None, None);
         let Opening { name, name_at, at, len, .. } = opening;
         let dialect = opening.form().map(|form| form.dialect);
         let chosen = self.vocabulary.selection.is_chosen();
@@ -268,6 +339,9 @@ impl Reader {
 
     /// The marker turned out to be prose. `bare`: words that are no arguments stand behind it, and whether they are JSON.
     pub(super) fn mention_only(&mut self, opening: Opening, bare: Option<bool>, out: &mut dyn Sink) {
+        if opening.words && self.words_only(&opening, out) {
+            return;
+        }
         let held = std::mem::take(&mut self.held);
         if let Some(inside) = self.inside.take() {
             thought::say(&held, out);
@@ -277,7 +351,7 @@ impl Reader {
             self.say(&held, out);
         }
         // The wrapper went out as text with the rest, and so will its end.
-        if !held.starts_with(&format!("<{}", opening.tag)) {
+        if held.find(&opening.tag) != Some(opening.name_offset()) {
             self.wrapped = None;
         }
         self.held = held;
@@ -290,9 +364,29 @@ impl Reader {
         }
     }
 
+    /// Words follow a wrapper that stands on a line of its own: the wrapper is markup all the same, and the words are text.
+    fn words_only(&mut self, opening: &Opening, out: &mut dyn Sink) -> bool {
+        if self.inside.is_some() || self.vocabulary.resolve(&opening.name).is_some() {
+            return false;
+        }
+        let held = std::mem::take(&mut self.held);
+        let words = held.get(opening.len..).unwrap_or_default().trim_ascii_start();
+        self.past.words(&opening.tag, opening.at, opening.len);
+        let (sure, span) = (Certainty::Likely, Span::new(opening.at, opening.at + opening.len));
+        let rule = "a wrapper on a line of its own, with words behind it";
+        out.event(Event::Mark(Mark { role: MarkRole::Wrapper, dialect: None, span, sure, rule }));
+        self.wrapped = Some(opening.tag.clone());
+        self.blank.clear();
+        self.prose.read(words);
+        self.say(words, out);
+        true
+    }
+
     /// The text ended behind a marker that may have opened a call.
     pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, rest: &str, out: &mut dyn Sink) {
-        if !opening.certain() {
+        let named = matches!(opening.kind, Kind::Keyed(_)) && self.vocabulary.resolve(&opening.name).is_some();
+        let certain = opening.certain() || (named && opening.first);
+        if !certain {
             self.mention_only(opening, None, out);
             return self.say(rest, out);
         }

@@ -15,3 +15,4 @@ mod notation;
 mod prompt;
 mod roundtrip;
 mod specs;
+mod tags;

@@ -13,6 +13,7 @@ mod chunks;
 mod contract;
 mod notation;
 mod prompt;
+mod reasoning;
 mod roundtrip;
 mod specs;
 mod tags;

@@ -204,17 +204,7 @@ fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
         }
         Machine::Json => {
             let head_end = table.json.head_end.as_deref().map(|end| marker("json.head_end", end)).transpose()?;
-            let head = head_end.map(|end| Head { end, prefix: "", id: None, fenced: false });
-            let form = JsonForm { open: marker("open", &table.open)?, head, close: close(&table.close)?, stop: false };
-            let key = |given: &Option<String>, usual| given.as_deref().map_or(usual, leak);
-            let keys = (key(&table.json.name_key, "name"), key(&table.json.arguments_key, "arguments"), None);
-            Grammar::Json(JsonCalls {
-                section: None,
-                forms: Box::leak(Box::new([form])),
-                keys,
-                list: table.json.list,
-                bare: false,
-            })
+            Grammar::Json(json(&table.json, head_end, marker("open", &table.open)?, close(&table.close)?))
         }
         Machine::Python => {
             Grammar::Python(PythonCalls { open: marker("open", &table.open)?, close: close(&table.close)? })
@@ -225,6 +215,18 @@ fn grammar(table: &DialectTable) -> Result<Grammar, DefineError> {
             quote: marker("quote", &table.quote)?,
         }),
     })
+}
+
+fn json(table: &JsonTable, head_end: Option<&'static str>, open: &'static str, close: &'static str) -> JsonCalls {
+    let head = head_end.map(|end| Head { end, prefix: "", id: None, fenced: false });
+    let key = |given: &Option<String>, usual| given.as_deref().map_or(usual, leak);
+    JsonCalls {
+        section: None,
+        forms: Box::leak(Box::new([JsonForm { open, head, close, stop: false }])),
+        keys: (key(&table.name_key, "name"), key(&table.arguments_key, "arguments"), None),
+        list: table.list,
+        bare: false,
+    }
 }
 
 fn check(

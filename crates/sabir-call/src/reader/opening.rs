@@ -131,7 +131,7 @@ impl Reader {
             Spotted::None => {}
         }
         if mention.is_none()
-            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
+            && let Some(guess) = Guess::begin(rest, (self.offset + at, self.prose.is_fresh()), &self.vocabulary)
         {
             return Look::Guess(guess);
         }
@@ -239,9 +239,10 @@ impl Reader {
             }
             return None;
         };
+        let meaning = *meaning;
         let section = meaning.kind == MarkerKind::Section;
         // Words of a prompt's form count on lines of their own.
-        if text.ends_with(':') && !self.prose.at_line_start() {
+        if text.ends_with(':') && !self.prose.is_fresh() {
             return None;
         }
         if let Some(why) = mention {
@@ -252,12 +253,19 @@ impl Reader {
             self.past.mark(MarkRole::Wrapper, start, text.len(), "a marker around calls");
             return Some(Look::Skip(text.len()));
         }
+        if let MarkerKind::Thought(close) = meaning.kind {
+            self.past.mark(MarkRole::Thought, start, text.len(), "a thought begins");
+            return Some(Look::Thought(close, text.len()));
+        }
         Some(Look::Open(Opening::marker(text, start, self.prose.at_line_start()), text.len()))
     }
 
     /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
     pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<Opening>, usize)> {
         let meaning = self.vocabulary.meanings(text).next()?;
+        if let MarkerKind::Thought(_) = meaning.kind {
+            return None;
+        }
         let opening = (meaning.kind != MarkerKind::Section).then(|| Opening::marker(text, self.offset + at, true));
         Some((opening, text.len()))
     }

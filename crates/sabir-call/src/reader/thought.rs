@@ -23,6 +23,8 @@ pub(super) struct Thought {
 enum End {
     /// The closing tag of this name.
     Tag(&'static str),
+    /// The special token of this name.
+    Token(&'static str),
     /// A token of the harmony dialect.
     Harmony,
     /// The end of the text.
@@ -30,9 +32,10 @@ enum End {
 }
 
 impl Thought {
-    /// A thought between tags of that name.
+    /// A thought up to the closing tag of that name, or to the special token.
     pub(super) fn new(name: &'static str, start: usize) -> Self {
-        Self { end: End::Tag(name), start }
+        let end = if name.contains('|') { End::Token(name) } else { End::Tag(name) };
+        Self { end, start }
     }
 
     /// A message on the analysis channel.
@@ -49,14 +52,14 @@ impl Thought {
     pub(super) fn unclosed(self) -> Option<(&'static str, usize)> {
         match self.end {
             End::Tag(name) => Some((name, self.start)),
-            End::Harmony | End::Never => None,
+            End::Token(_) | End::Harmony | End::Never => None,
         }
     }
 
     /// Whether a tag of this name may end it.
     fn names(self, name: &str) -> bool {
         match self.end {
-            End::Tag(close) => name == close,
+            End::Tag(close) | End::Token(close) => name == close,
             End::Harmony => HARMONY.contains(&name),
             End::Never => false,
         }
@@ -66,6 +69,7 @@ impl Thought {
     fn ends(self, tag: Tag<'_>) -> Option<usize> {
         match self.end {
             End::Tag(close) => tag.closes(close).then_some(tag.len),
+            End::Token(close) => (tag.name == close && !tag.close).then_some(tag.len),
             End::Harmony if matches!(tag.name, "|start|" | "|channel|") => Some(0),
             End::Harmony => HARMONY.contains(&tag.name).then_some(tag.len),
             End::Never => None,
@@ -78,7 +82,10 @@ impl Reader {
     pub(super) fn thought(&mut self, window: Window<'_>, from: usize, thought: Thought, out: &mut dyn Sink) -> Step {
         let (mut at, mut said) = (from, from);
         loop {
-            let Some(found) = find(b'<', window.from(at).as_bytes()) else {
+            let rest = window.from(at).as_bytes();
+            // One of the dialects has its special tokens in square brackets.
+            let found = if self.vocabulary.bracketed { memchr::memchr2(b'<', b'[', rest) } else { find(b'<', rest) };
+            let Some(found) = found else {
                 say(window.from(said), out);
                 self.prose.read(last_char(window.from(from)).unwrap_or_default());
                 return Step::To(window.text.len());
@@ -90,10 +97,13 @@ impl Reader {
             }
             let before = last_char(window.between(from, at));
             let ticked = before.map_or(self.prose.previous() == b'`', |c| c == "`");
-            let lexed = lex(tail, window.last, |name, _| match thought.names(name) {
-                true => Interest::Plain,
-                false => self.vocabulary.interest_in_thought(name),
-            });
+            let lexed = match tail.starts_with('<') {
+                true => lex(tail, window.last, |name, _| match thought.names(name) {
+                    true => Interest::Plain,
+                    false => self.vocabulary.interest_in_thought(name),
+                }),
+                false => Lexed::No,
+            };
             // Between backticks the closing tag is only mentioned, which takes one more character to see.
             let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
             let ends = |tag: Tag<'_>| thought.ends(tag).filter(|_| !(ticked && after(tag) == Some(b'`')));

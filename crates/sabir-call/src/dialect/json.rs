@@ -81,6 +81,7 @@ object in a fence.",
                 },
             ],
             list: true,
+            bare: true,
             ..PLAIN
         }),
         lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
@@ -92,7 +93,15 @@ and its `arguments`.",
         summary: "A JSON object with name and parameters behind <|python_tag|>, or bare (Llama 3).",
         spec: include_str!("../specs/llama.md"),
         grammar: json(JsonCalls {
-            forms: &[named("<|python_tag|>", "")],
+            forms: &[
+                named("<|python_tag|>", ""),
+                JsonForm {
+                    open: "<function=",
+                    head: Some(Head { end: ">", prefix: "", id: None, fenced: false }),
+                    close: "</function>",
+                    stop: false,
+                },
+            ],
             keys: ("name", "parameters", None),
             bare: true,
             ..PLAIN
@@ -105,7 +114,11 @@ separated by `; `.",
         aliases: &[],
         summary: "A JSON array of calls behind <|tool_call|> (Granite 3).",
         spec: include_str!("../specs/granite.md"),
-        grammar: json(JsonCalls { forms: &[named("<|tool_call|>", "")], list: true, ..PLAIN }),
+        grammar: json(JsonCalls {
+            forms: &[named("<|tool_call|>", ""), named("<tool_call>", "")],
+            list: true,
+            ..PLAIN
+        }),
         lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
 and its `arguments`.",
     },

@@ -53,7 +53,7 @@ impl Reader {
             Spotted::None => {}
         }
         if mention.is_none()
-            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
+            && let Some(guess) = Guess::begin(rest, (self.offset + at, self.prose.is_start()), &self.vocabulary)
         {
             return Look::Guess(guess);
         }
@@ -179,7 +179,7 @@ impl Reader {
         };
         let section = meaning.kind == MarkerKind::Section;
         // Words of a prompt's form count on lines of their own.
-        if text.ends_with(':') && !self.prose.at_line_start() {
+        if text.ends_with(':') && !self.prose.is_start() {
             return None;
         }
         if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {

@@ -127,8 +127,10 @@ impl Past {
         let hint = format!("write `{close}` before calling a tool");
         let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
         out.event(Event::Fault(&fault));
-        // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
-        for index in 0..self.calls {
+        // What was swallowed may have been the rest of a value whose closing tags were taken for its end. Only raw values
+        // have such tags.
+        let first = self.closed.iter().map(|closed| closed.index).min().unwrap_or(self.calls);
+        for index in first..self.calls {
             let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
             out.event(Event::Fault(&fault.hint(hint.clone())));
         }

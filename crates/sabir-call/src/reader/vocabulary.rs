@@ -17,6 +17,24 @@ const HARMONY_ENDS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
 /// Opens a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
+/// Special tokens that stand around everything else, and mean nothing: servers leave them in the text. By dialect.
+const TOKENS: [(&str, &[&str]); 9] = [
+    ("hermes", &["<|im_end|>"]),
+    ("kimi", &["<|tool_call_section_begin|>", "<|tool_call_section_end|>", "<|tool_call_end|>", "<|im_end|>"]),
+    ("deepseek", &["<｜tool▁call▁end｜>", "<｜end▁of▁sentence｜>"]),
+    ("mistral", &["[/TOOL_CALLS]"]),
+    ("llama", &["<|eom_id|>", "<|eot_id|>"]),
+    ("cohere", &["<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>", "<|END_OF_TURN_TOKEN|>"]),
+    ("pythonic", &["<|python_end|>", "<|eom|>", "<|eot|>"]),
+    ("lfm2", &["<|im_end|>"]),
+    ("gemma", &["<turn|>"]),
+];
+/// Special tokens around thoughts: the dialect, what opens one, and what closes it.
+const THOUGHT_TOKENS: [(&str, &str, &str); 2] =
+    [("cohere", "<|START_THINKING|>", "<|END_THINKING|>"), ("gemma", "<|channel>thought", "<channel|>")];
+/// Opens a list of calls of Python's, which mostly stands without it.
+const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
+
 /// The names and markers.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
@@ -28,6 +46,8 @@ pub(crate) struct Vocabulary {
     /// The dialects of JSON and of Python lists without any marker.
     pub(crate) bare_json: Option<&'static str>,
     pub(crate) bare_python: Option<&'static str>,
+    /// A special token in square brackets is listened for.
+    pub(crate) bracketed: bool,
     /// The bytes at which prose must be looked at.
     pub(crate) triggers: Triggers,
     /// What tags begin with where it is not `<`.
@@ -91,15 +111,15 @@ pub(crate) struct Triggers {
     anywhere: u128,
     /// At the start of a word.
     word: u128,
-    /// At the start of a line.
+    /// At the start of a line or of what follows a call or a thought.
     line: u128,
 }
 
 impl Triggers {
     /// Whether prose must be looked at here; `before` is the byte before.
-    pub(crate) fn stop(self, byte: u8, before: u8, line_start: bool) -> bool {
+    pub(crate) fn stop(self, byte: u8, before: u8, fresh: bool) -> bool {
         let mut set = self.anywhere;
-        if line_start {
+        if fresh {
             set |= self.line;
         }
         if byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric() {
@@ -134,6 +154,7 @@ impl Vocabulary {
             markers: Vec::new(),
             bare_json: None,
             bare_python: None,
+            bracketed: false,
             triggers: Triggers::default(),
             marked: None,
         };
@@ -163,30 +184,59 @@ impl Vocabulary {
             }
             Grammar::Json(table) => {
                 markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
-                markers.extend(table.forms.iter().map(|form| (form.open, MarkerKind::Json(*form))));
+                // A tag that names the tool is read with the arguments behind it where the tagged machine listens too.
+                let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
+                let forms = table.forms.iter().filter(|form| !is_tag(form) || self.selection.is_chosen());
+                markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
                 if table.bare && listened {
                     self.bare_json = Some(name);
                     b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                    if self.selection.is_chosen() {
+                        b"{[".iter().for_each(|byte| self.triggers.add(*byte));
+                    }
                 }
             }
             Grammar::Python(table) if table.open.is_empty() => {
+                markers.push((PYTHON.open, MarkerKind::Python(PYTHON)));
                 if listened {
                     self.bare_python = Some(name);
                     self.triggers.add(b'[');
                     self.triggers.add_at_line_start(b'`');
                 }
             }
-            Grammar::Python(table) => markers.push((table.open, MarkerKind::Python(table))),
-            Grammar::Gemma(table) => markers.push((table.open, MarkerKind::Gemma(table))),
+            Grammar::Python(PythonCalls { open, close }) => {
+                let form = JsonForm { open, head: None, close, stop: false };
+                markers.extend(
+                    [MarkerKind::Python(PythonCalls { open, close }), MarkerKind::Json(form)].map(|kind| (open, kind)),
+                );
+            }
+            Grammar::Gemma(table) => {
+                markers.push((table.open, MarkerKind::Gemma(table)));
+                // In prose the word alone says nothing, unless the dialect was chosen.
+                if self.selection.is_chosen() {
+                    let bare = GemmaCalls { open: "call:", close: "", ..table };
+                    markers.push((bare.open, MarkerKind::Gemma(bare)));
+                }
+            }
             Grammar::Harmony => {
                 markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
                 markers.extend(HARMONY_ENDS.map(section));
             }
         }
+        let tokens = TOKENS.iter().filter(|(dialect, _)| *dialect == name && listened);
+        markers.extend(tokens.flat_map(|(_, tokens)| tokens.iter().copied()).map(section));
+        let thoughts = THOUGHT_TOKENS.iter().filter(|(dialect, ..)| *dialect == name && listened);
+        markers.extend(thoughts.map(|(_, open, close)| (*open, MarkerKind::Thought(close))));
         for (text, kind) in markers {
+            self.bracketed |= listened && text.starts_with('[');
             text.bytes().take(1).for_each(|byte| self.triggers.add(byte));
             self.markers.push(Marker { text, dialect: name, kind, listened });
         }
+    }
+
+    /// The byte, besides `<`, that a tag in a thought may begin with, and whether special tokens stand in square brackets.
+    pub(crate) fn in_thoughts(&self) -> (Option<u8>, bool) {
+        (self.marked, self.bracketed)
     }
 
     /// No tool, no call.

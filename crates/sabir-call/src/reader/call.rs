@@ -7,6 +7,10 @@
 //! * an argument already given: the value ends, and the call is rejected, since two readings are possible;
 //! * anything else: it was content.
 //!
+//! Where every value stands on lines of its own and an argument not yet given opens a line, the closing tag is missing and
+//! the value ends there, with a warning; a closing tag that then turns out to be content leaves two readings, which rejects
+//! the call. A call's close never stands in for its argument's.
+//!
 //! A complete example of a call inside a value (its opening tag followed by an argument's tag, up to its close) nests, and
 //! nothing in it ends the value. Whatever leaves a doubt is weighed in `reader/doubt.rs`; a call is rejected, never guessed.
 
@@ -193,7 +197,12 @@ impl Reader {
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
         };
-        let Some(tag) = tag else { return self.content(at, out) };
+        let Some(tag) = tag else {
+            if open.form.begins_half(rest) {
+                open.doubt_half(self.offset + at);
+            }
+            return self.content(at, out);
+        };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if tag.closes(&open.call_close) {
             self.end_value(held, out);
@@ -231,8 +240,8 @@ impl Reader {
         self.held.clear();
         if let Phase::Closing(close, _) = open.value.phase {
             open.doubt_implied(close);
-            open.report(out);
         }
+        open.report(out);
         open.value.phase = Phase::Body;
         open.value.before = Before::Nothing;
         Step::To(at)
@@ -305,6 +314,14 @@ impl Open {
         self.faults.push(fault.hint(format!("close each argument with `{close}`")));
         self.begin_argument(tag, span.start, out);
         self.doubt.implied = true;
+    }
+
+    /// Behind a closing tag stands a key without a value, or a value without a key: the argument may have ended there.
+    fn doubt_half(&mut self, at: usize) {
+        let span = Span::new(at, at + 1);
+        let message = "a key without a value, or a value without a key, stands behind a closing tag".to_owned();
+        let hint = format!("write `{}` for each argument", self.form.spell_argument("…"));
+        self.fault(FaultKind::StrayText, span, message, &hint);
     }
 
     /// A closing tag at that offset that turned out to be content: if no closing tag was seen of the argument before, it

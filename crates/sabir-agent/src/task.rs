@@ -16,7 +16,7 @@ use sabir_call::{
     CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink,
     StopReason, ToolSet, Usage,
 };
-use sabir_check::Checker;
+use sabir_check::{Checker, Repetition};
 
 use crate::event::{Question, Reply};
 use crate::policy::Rules;
@@ -166,13 +166,15 @@ enum Phase {
 }
 
 /// Everything that is counted. All of it follows from the records.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Counts {
     turns: u32,
     mistakes: u32,
     without_call: u32,
     failures: u32,
     denials: u32,
+    /// The mistakes that the model was told of.
+    told: Repetition,
 }
 
 impl Task {
@@ -203,7 +205,8 @@ impl Task {
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
         task.earlier_turns = task.counts.turns;
-        task.counts = Counts { turns: task.counts.turns, ..Counts::default() };
+        let Counts { turns, told, .. } = std::mem::take(&mut task.counts);
+        task.counts = Counts { turns, told, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
@@ -300,6 +303,7 @@ impl Task {
             Record::Answered(answered) => {
                 self.counts.turns = self.counts.turns.saturating_add(1);
                 self.counts.failures = 0;
+                self.note_mistakes(answered);
                 self.usage.add(answered.usage);
                 self.cut_by_limit = answered.stop == Some(StopReason::Length);
                 self.draft = Draft::default();

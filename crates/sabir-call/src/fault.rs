@@ -4,6 +4,7 @@
 //! out from the source text when somebody wants to read them ([`Fault::place`], [`Fault::diagnostic`]).
 
 use serde::{Deserialize, Serialize};
+use unicode_width::UnicodeWidthStr;
 
 /// Bytes `start..end` of a source text. Written as `[start, end]` in JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,7 +236,13 @@ impl Fault {
         }
         let (before, after) = source.split_at(at);
         let is_end = |c: char| c == '\n' || c == '\r';
-        let ends = before.matches('\n').count() + before.matches('\r').count() - before.matches("\r\n").count();
+        let count = |byte: u8| memchr::memchr_iter(byte, before.as_bytes()).count();
+        // Nearly no text has a CR, and looking for pairs is slow.
+        let returns = match count(b'\r') {
+            0 => 0,
+            returns => returns - before.matches("\r\n").count(),
+        };
+        let ends = count(b'\n') + returns;
         // A position between CR and LF still belongs to the line that they end.
         let split_pair = before.ends_with('\r') && after.starts_with('\n');
         let head = if split_pair { before.trim_end_matches('\r') } else { before };
@@ -248,26 +255,20 @@ impl Fault {
 
     /// The fault as a compiler would print it: message, line, caret, hint.
     ///
-    /// Lines longer than 120 characters are shown around the caret. Control characters are shown as U+FFFD, tabs kept, so
-    /// that the caret stands under its character in any terminal.
+    /// The caret stands under the right cell of a terminal, whatever stands before it: wide characters take two cells,
+    /// combining ones none, tabs are kept in both lines. The column still counts characters. A line of more than 120 cells is
+    /// shown around the caret, with `…` where it was cut. What a terminal would obey, or draw as it likes, is shown as
+    /// U+FFFD: control characters, direction marks, joiners, invisible letters. Variation selectors are left out.
     pub fn diagnostic(&self, source: &str) -> String {
-        const WIDTH: usize = 120;
         let place = self.place(source);
         let word = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
         let gutter = place.line.to_string().len();
-        let skip = place.column.saturating_sub(WIDTH * 3 / 4);
-        let visible = |c: char| if c != '\t' && c.is_control() { '\u{fffd}' } else { c };
-        let shown: String = place.text.chars().skip(skip).take(WIDTH).map(visible).collect();
-        let pad: String =
-            shown.chars().take(place.column - 1 - skip).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-        let length = source.get(self.span.start..self.span.end).map_or(1, |text| text.chars().count());
-        let room = shown.chars().count().saturating_sub(place.column - 1 - skip);
-        let caret = "^".repeat(length.min(room).max(1));
+        let Marked { line, marks } = Marked::new(&place, self.span.end - self.span.start);
         let mut text = format!(
-            "{word}[{}]: {}\n{:gutter$}--> line {}, column {}\n{:gutter$} |\n{} | {shown}\n{:gutter$} | {pad}{caret}\n",
+            "{word}[{}]: {}\n{:gutter$}--> line {}, column {}\n{:gutter$} |\n{} | {line}\n{:gutter$} | {marks}\n",
             self.kind.name(),
             self.message,
             "",
@@ -281,5 +282,209 @@ impl Fault {
             text.push_str(&format!("{:gutter$} = hint: {hint}\n", ""));
         }
         text
+    }
+}
+
+/// A line as a terminal shows it, and the line of marks below.
+struct Marked {
+    line: String,
+    marks: String,
+}
+
+impl Marked {
+    /// The cells that a line may take.
+    const CELLS: usize = 120;
+    /// Those of them that may stand before the marks.
+    const BEFORE: usize = 90;
+
+    /// Marks `length` bytes of the line from the place on, and at least one cell.
+    fn new(place: &Place<'_>, length: usize) -> Self {
+        let at = place.text.char_indices().nth(place.column - 1).map_or(place.text.len(), |(at, _)| at);
+        let (head, tail) = place.text.split_at_checked(at).unwrap_or((place.text, ""));
+        let from = head.len() - within(head.chars().rev(), Self::BEFORE);
+        let before = head.get(from..).unwrap_or_default();
+        // A mark of its own would stand over the cell of a letter that was cut off.
+        let before = if from > 0 { before.trim_start_matches(is_zero) } else { before };
+        let room = Self::CELLS.saturating_sub(cells(&visible(before)));
+        let until = within(tail.chars(), room);
+        let marked = tail.get(..tail.floor_char_boundary(length.min(until))).unwrap_or_default();
+        let cut = |cut: bool| if cut { "…" } else { "" };
+        let line = format!(
+            "{}{}{}{}",
+            cut(from > 0),
+            visible(before),
+            visible(tail.get(..until).unwrap_or_default()),
+            cut(until < tail.len())
+        );
+        let mut marks = " ".repeat(usize::from(from > 0));
+        // A combining character has no cell of its own: what it stands on is marked.
+        let (before, marked) = match marked.chars().next() {
+            Some(first) if is_zero(first) => {
+                let base = before.trim_end_matches(is_zero).char_indices().next_back().map_or(0, |(at, _)| at);
+                (before.get(..base).unwrap_or_default(), "")
+            }
+            _ => (before, marked),
+        };
+        // Tabs go on where the terminal says, so they are repeated, never counted.
+        let text = marked.trim_start_matches('\t');
+        let tabs = if text.is_empty() { 0 } else { marked.len() - text.len() };
+        push_cells(&mut marks, before, " ");
+        marks.push_str(&"\t".repeat(tabs));
+        let text = text.trim_end_matches('\t');
+        if cells(&visible(text)) == 0 {
+            marks.push('^');
+        } else {
+            push_cells(&mut marks, text, "^");
+        }
+        Self { line, marks }
+    }
+}
+
+/// How many bytes of the characters fit into `room` cells. Characters without a cell are bounded too, at twice as many.
+fn within(chars: impl Iterator<Item = char>, room: usize) -> usize {
+    let (mut used, mut bytes) = (0, 0);
+    for (count, c) in chars.enumerate() {
+        used += cells(&visible(c.encode_utf8(&mut [0; 4])));
+        if used > room || count >= 2 * room {
+            break;
+        }
+        bytes += c.len_utf8();
+    }
+    bytes
+}
+
+/// As many of `mark` as `text` takes cells; its tabs are kept.
+fn push_cells(marks: &mut String, text: &str, mark: &str) {
+    for (index, run) in text.split('\t').enumerate() {
+        if index > 0 {
+            marks.push('\t');
+        }
+        marks.push_str(&mark.repeat(cells(&visible(run))));
+    }
+}
+
+/// The cells that a terminal gives a text without tabs.
+fn cells(text: &str) -> usize {
+    text.width()
+}
+
+fn is_zero(c: char) -> bool {
+    // What is shown as U+FFFD has a cell, whatever it had before.
+    cells(&visible(c.encode_utf8(&mut [0; 4]))) == 0
+}
+
+/// The text as it is shown. Everything whose look depends on the terminal, or has none, becomes U+FFFD.
+fn visible(text: &str) -> String {
+    let show = |c: char| match c {
+        '\t' => Some(c),
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => None,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            Some(char::REPLACEMENT_CHARACTER)
+        }
+        '\u{e0000}'..='\u{e007f}' => Some(char::REPLACEMENT_CHARACTER),
+        _ if c.is_control() => Some(char::REPLACEMENT_CHARACTER),
+        _ => Some(c),
+    };
+    text.chars().filter_map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr;
+
+    use super::{Fault, FaultKind, Span};
+
+    /// Marks the bytes of `source` between `«` and `»` and returns column, line and marks.
+    fn marked(source: &str) -> (usize, String, String) {
+        let (before, rest) = source.split_once('«').unwrap();
+        let (inside, after) = rest.split_once('»').unwrap();
+        let span = Span::new(before.len(), before.len() + inside.len());
+        let fault = Fault::error(FaultKind::WrongType, span, "m");
+        let text = format!("{before}{inside}{after}");
+        let shown = fault.diagnostic(&text);
+        let mut lines = shown.lines().skip(3);
+        let bare = |line: Option<&str>| line.unwrap().split_once(" | ").unwrap().1.to_owned();
+        (fault.place(&text).column, bare(lines.next()), bare(lines.next()))
+    }
+
+    #[test]
+    fn the_caret_stands_under_its_cell() {
+        let rows = [
+            // (source, column in characters, line, marks)
+            ("a «bc» d", 3, "a bc d", "  ^^"),
+            ("x\n\ta\t«b»\n", 4, "\ta\tb", "\t \t^"),
+            ("«\tb»", 1, "\tb", "\t^"),
+            ("a«\t»b", 2, "a\tb", " ^"),
+            ("«a\tb\t»c", 1, "a\tb\tc", "^\t^"),
+            ("漢字「«値»」", 4, "漢字「値」", "      ^^"),
+            ("e\u{301}te\u{301} «x»", 7, "e\u{301}te\u{301} x", "    ^"),
+            ("ae«\u{301}»b", 3, "ae\u{301}b", " ^"),
+            ("«\u{301}»b", 1, "\u{301}b", "^"),
+            ("🌍🌍«x»", 3, "🌍🌍x", "    ^"),
+            // Terminals join such sequences or do not; shown apart, they take the same cells in all of them.
+            ("👨\u{200d}👩«x»", 4, "👨\u{fffd}👩x", "     ^"),
+            ("👍\u{1f3fd}«x»", 3, "👍\u{1f3fd}x", "  ^"),
+            ("🇩🇪«x»", 3, "🇩🇪x", "  ^"),
+            ("❤\u{fe0f}«x»", 3, "❤x", " ^"),
+            ("\u{1b}[31m\u{202e}«x»", 7, "\u{fffd}[31m\u{fffd}x", "      ^"),
+            ("\u{ad5c}\u{3000}«\u{ff21}»", 3, "\u{ad5c}\u{3000}\u{ff21}", "    ^^"),
+            ("a\r\n漢«b»\r\nc", 2, "漢b", "  ^"),
+            ("ab«\r\n»c", 3, "ab", "  ^"),
+            ("ab«»", 3, "ab", "  ^"),
+            ("ab\n«»", 1, "", "^"),
+            ("a«bc\nd»e", 2, "abc", " ^^"),
+        ];
+        for (source, column, line, marks) in rows {
+            assert_eq!(marked(source), (column, line.to_owned(), marks.to_owned()), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn lines_end_in_three_ways() {
+        let rows = [
+            ("«a»", (1, 1, "a")),
+            ("a\nb\r\nc\rd«e»", (4, 2, "de")),
+            ("a\r\n\r\n«b»", (3, 1, "b")),
+            ("a\n\r«b»", (3, 1, "b")),
+            ("é\r«\n»b", (1, 2, "é")),
+            ("a\n«»", (2, 1, "")),
+        ];
+        for (source, expected) in rows {
+            let (before, rest) = source.split_once('«').unwrap();
+            let text = format!("{before}{}", rest.replace('»', ""));
+            let fault = Fault::error(FaultKind::WrongType, Span::new(before.len(), before.len()), "m");
+            let place = fault.place(&text);
+            assert_eq!((place.line, place.column, place.text), expected, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_caret() {
+        for filler in ["a", "漢", "e\u{301}", "🌍", "\u{1b}", "👍\u{1f3fd}"] {
+            for (before, after) in [(0, 1000), (1000, 0), (1000, 1000), (20, 5)] {
+                let source = format!("{}«!»{}", filler.repeat(before), filler.repeat(after));
+                let (_, line, marks) = marked(&source);
+                let cell = line.split('!').next().unwrap().width();
+                assert_eq!(marks, format!("{}^", " ".repeat(cell)), "{filler:?} {before} {after}");
+                assert!(line.width() <= 122, "{} cells: {line}", line.width());
+                assert_eq!(line.starts_with('…'), before == 1000, "{line}");
+                assert_eq!(line.ends_with('…'), after == 1000, "{line}");
+            }
+        }
+        let (_, line, marks) = marked(&format!("x«{}»", "y".repeat(500)));
+        assert_eq!((line.width(), marks.as_str()), (121, format!(" {}", "^".repeat(119)).as_str()));
+        let (_, line, _) = marked(&format!("x«{}»", "\u{301}".repeat(100_000)));
+        assert!(line.len() < 2_000);
+    }
+
+    #[test]
+    fn a_span_that_fits_no_text_is_shown_at_its_end() {
+        for span in [Span::new(3, 9), Span::new(9, 9), Span::new(1, 9)] {
+            let shown = Fault::error(FaultKind::CutCall, span, "m").diagnostic("aé");
+            assert!(shown.contains("1 | aé\n  | ") && shown.contains('^'), "{shown}");
+        }
+        // Inside a character: the character is marked.
+        let shown = Fault::error(FaultKind::CutCall, Span::new(2, 3), "m").diagnostic("aé");
+        assert!(shown.ends_with("  |  ^\n"), "{shown}");
     }
 }

@@ -10,7 +10,8 @@
 //! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
 //! form `Json`: from the argument that could not be read (from the object's `{` where that was the first one) to the
 //! object's closing bracket inclusive, which is found by brackets and strings alone (`json/balance.rs`). The gates repair
-//! or reject that rest.
+//! or reject that rest. A native call's text that stands in a code fence is passed on whole in the same way
+//! (`json/fence.rs`).
 //!
 //! Unsupported: a missing colon, comma or value, unknown escapes, anything but an object, and text behind the object of a
 //! native call. They end in a `malformed_json` fault.
@@ -21,6 +22,8 @@
 //! the current key (at most 64 KiB), the keys seen, and at most a broken-off escape.
 
 pub(crate) mod balance;
+mod decode;
+mod fence;
 mod string;
 
 use std::collections::HashSet;
@@ -29,7 +32,9 @@ use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Origin, Span};
 
 use balance::{Balance, Guard, Stop, UNGUARDED};
-use string::{Escape, Unescaped, plain_end, unescape};
+use decode::Strings;
+use fence::Fence;
+use string::{Escape, Marks, PIECE};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
 const HEAD_CAP: usize = 64 * 1024;
@@ -98,6 +103,8 @@ enum State {
     Source,
     /// Inside the rest of an object that is not strict.
     Rest,
+    /// Inside a fence around the whole text, which opened with so many backticks.
+    Fenced(Fence, u32),
     /// After a value.
     Comma,
     /// After the object.
@@ -106,18 +113,6 @@ enum State {
     Skip,
     /// Beyond hope.
     Broken,
-}
-
-/// The string that is being decoded.
-#[derive(Debug, Default)]
-struct Strings {
-    escape: Escape,
-    /// Decoded text that has not gone out yet; empty between pushes.
-    decoded: String,
-    /// A mistake that stops nothing has been told.
-    warned: bool,
-    /// An unknown escape has been told.
-    faulted: bool,
 }
 
 impl ArgumentScanner {
@@ -154,15 +149,8 @@ impl ArgumentScanner {
     #[inline]
     pub fn push(&mut self, chunk: &str, out: &mut dyn Sink) {
         // Nearly all of a stream is the inside of strings. What else there may be stands apart, so that it costs nothing here.
-        let inside = self.inside() && !chunk.is_empty();
-        let plain = if inside { plain_end(chunk.as_bytes(), 0) } else { 0 };
-        if inside && plain == chunk.len() {
-            out.event(Event::ArgDelta { index: self.index, text: chunk });
-        } else {
-            let at = if inside { self.string(chunk, 0, plain, out) } else { 0 };
-            if at < chunk.len() || self.strings.escape != Escape::None {
-                self.read(chunk, at, false, out);
-            }
+        if !self.take(chunk, out) {
+            self.read(chunk, 0, false, out);
         }
         self.offset = self.offset.saturating_add(chunk.len());
     }
@@ -170,15 +158,18 @@ impl ArgumentScanner {
     /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
     #[inline]
     pub(crate) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        if !self.inside() || chunk.is_empty() {
+        if !matches!(self.state, State::Text(_)) || chunk.is_empty() {
             return false;
         }
-        let plain = plain_end(chunk.as_bytes(), 0);
-        if plain == chunk.len() {
+        if chunk.len() > PIECE {
+            return self.take_long(chunk, out);
+        }
+        let marks = Marks::of(chunk.as_bytes());
+        if marks.none() && self.strings.escape == Escape::None {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
             return true;
         }
-        self.take_escaped(chunk, plain, out)
+        self.take_escaped(chunk, marks, out)
     }
 
     /// Takes a piece of a text in which the value stands, with the offset of its first byte. With `pass` that byte is no
@@ -221,11 +212,6 @@ impl ArgumentScanner {
         }
     }
 
-    #[inline]
-    fn inside(&self) -> bool {
-        matches!(self.state, State::Text(_)) && self.strings.escape == Escape::None
-    }
-
     fn ended(&self) -> bool {
         matches!(self.state, State::End | State::Broken)
     }
@@ -241,7 +227,7 @@ impl ArgumentScanner {
             }
             let next = match self.state {
                 State::Key | State::Text(_) if self.strings.escape != Escape::None => self.escaped(byte, at, out),
-                State::Key | State::Text(_) => self.string(chunk, at, at, out),
+                State::Key | State::Text(_) => self.string(chunk, at, out),
                 State::Source | State::Rest | State::Skip => {
                     let (next, guarded) = self.source(chunk, at, pass, out);
                     if guarded {
@@ -250,6 +236,7 @@ impl ArgumentScanner {
                     }
                     next
                 }
+                State::Fenced(fence, ticks) => self.fenced(chunk, at, (fence, ticks), out),
                 _ if self.guard.contains(&byte) && !pass => break,
                 _ => self.token(byte, at, out),
             };
@@ -289,6 +276,7 @@ impl ArgumentScanner {
         }
         self.state = match (self.state, byte) {
             (State::Start, b'{') => State::FirstKey,
+            (State::Start, b'`') if self.origin == Origin::Arguments => return self.begin_fence(at, out),
             (State::Start, b'n') => State::Null(1),
             (State::Start, b'"') => {
                 self.key.clear();
@@ -402,136 +390,6 @@ impl ArgumentScanner {
             };
         }
         (to, matches!(stop, Stop::Guard(_)))
-    }
-
-    /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
-    ///
-    /// The text is known to be plain up to `known`.
-    #[inline(never)]
-    fn string(&mut self, chunk: &str, from: usize, known: usize, out: &mut dyn Sink) -> usize {
-        let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (from, known);
-        loop {
-            at = plain_end(bytes, at);
-            let text = chunk.get(run..at).unwrap_or_default();
-            match bytes.get(at) {
-                None => {
-                    self.deliver(text, out);
-                    return at;
-                }
-                Some(b'"') => {
-                    self.deliver(text, out);
-                    self.end_string(at, out);
-                    return at + 1;
-                }
-                Some(b'\\') => {
-                    self.strings.decoded.push_str(text);
-                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
-                        self.strings.escape = Escape::Open;
-                        return at + 1;
-                    };
-                    self.strings.decoded.push(c);
-                    at += 2;
-                    run = at;
-                }
-                Some(_) => {
-                    self.strings.decoded.push_str(text);
-                    self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
-                    self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
-                    at += 1;
-                    run = at;
-                }
-            }
-        }
-    }
-
-    /// [`Self::take`] of a chunk with a special character at `plain`: nothing goes out before the chunk is known to hold
-    /// neither the string's end nor a mistake.
-    #[inline(never)]
-    fn take_escaped(&mut self, chunk: &str, plain: usize, out: &mut dyn Sink) -> bool {
-        let bytes = chunk.as_bytes();
-        let (mut run, mut at) = (0, plain);
-        let whole = loop {
-            let text = chunk.get(run..at).unwrap_or_default();
-            match (bytes.get(at), bytes.get(at + 1)) {
-                (None, _) => {
-                    self.strings.decoded.push_str(text);
-                    break true;
-                }
-                (Some(b'\\'), Some(letter)) => {
-                    let Some(c) = unescape(*letter) else { break false };
-                    self.strings.decoded.push_str(text);
-                    self.strings.decoded.push(c);
-                }
-                (Some(b'\\'), None) => {
-                    self.strings.decoded.push_str(text);
-                    self.strings.escape = Escape::Open;
-                    break true;
-                }
-                _ => break false,
-            }
-            run = at + 2;
-            at = plain_end(bytes, run);
-        };
-        if whole {
-            self.deliver("", out);
-        }
-        self.strings.decoded.clear();
-        whole
-    }
-
-    /// Hands on what has been decoded, and `tail` behind it.
-    #[inline]
-    fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
-        let decoded = &mut self.strings.decoded;
-        if decoded.is_empty() && self.state != State::Key {
-            if !tail.is_empty() {
-                out.event(Event::ArgDelta { index: self.index, text: tail });
-            }
-            return;
-        }
-        decoded.push_str(tail);
-        if self.state == State::Key {
-            self.key.push_str(if self.over { "" } else { decoded });
-        } else {
-            out.event(Event::ArgDelta { index: self.index, text: decoded });
-        }
-        decoded.clear();
-    }
-
-    fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
-        self.state = match self.state {
-            State::Key => State::Colon,
-            State::Text(top) => {
-                self.close(at, out);
-                if top { State::End } else { State::Comma }
-            }
-            state => state,
-        };
-    }
-
-    /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
-    fn escaped(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
-        match self.strings.escape.take(byte) {
-            Unescaped::Taken(c) => {
-                self.strings.decoded.extend(c);
-                at + 1
-            }
-            Unescaped::Lone(taken) => {
-                self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
-                self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
-                at + usize::from(taken)
-            }
-            Unescaped::Unknown => {
-                self.deliver("", out);
-                if !std::mem::replace(&mut self.strings.faulted, true) {
-                    self.broken(at, "no such escape in a JSON string", out);
-                }
-                let Strings { escape, decoded, .. } = &mut self.strings;
-                escape.written(decoded);
-                at
-            }
-        }
     }
 
     fn warn(&mut self, at: usize, message: &str, out: &mut dyn Sink) {
@@ -673,11 +531,33 @@ mod tests {
     }
 
     #[test]
+    fn a_fence_is_left_to_the_gates() {
+        check("```json\n{\"a\": \"`}\"}\n```\n", ":Json=```json\\n{\\\"a\\\": \\\"`}\\\"}\\n``` whole");
+        check("````{}````", ":Json=````{}```` whole");
+        check("```\n{'a': 1}\n``", ":Json=```\\n{\\'a\\': 1}\\n``… cut");
+        check("```json\n{\"a\": 1", ":Json=```json\\n{\\\"a\\\": 1… cut");
+        check("```{}``` x", ":Json=```{}``` malformed_json@9 broken");
+        check("``{}``", ":Json=`` malformed_json@2 broken");
+        check("```{} x```", ":Json=```{}  malformed_json@6 broken");
+        check("```[1]```", ":Json=``` malformed_json@3 broken");
+    }
+
+    #[test]
     fn a_key_is_short() {
         let long = "é".repeat(40_000);
         for size in [1, 7, 1000, 100_000] {
             assert_eq!(scan(&format!("{{\"{long}\": \"x\", \"b\": 1}}"), size), ":String=x b:Json=1 limit@80006 whole");
             assert_eq!(scan(&format!("{{\"{long}\": 'x'}}"), size), ":Json=\\'x\\'} limit@80005 whole");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_split_of_any_text(text in "[{}\\[\\]\"'`,:a\\\\ud8cé\\n1 ]{0,40}|\\{\"a\":\"[\\\\\"ud8nbé\\n]{0,80}\"\\}?") {
+            let whole = scan(&text, 1000);
+            for size in [1, 2, 3, 7, 16, 65] {
+                proptest::prop_assert_eq!(scan(&text, size), whole.as_str(), "in chunks of {}: {}", size, &text);
+            }
         }
     }
 
@@ -703,7 +583,9 @@ mod tests {
                 let (mut from, mut end) = (0, None);
                 while from < text.len() && end.is_none() {
                     let to = (from + size).min(text.len());
-                    if let Read::Ended(at) = scanner.read_value((&text[from..to], 10 + from), false, &mut draft) {
+                    if let Read::Ended(at) =
+                        scanner.read_value((text.get(from..to).unwrap(), 10 + from), false, &mut draft)
+                    {
                         end = Some(from + at);
                     }
                     from = to;

@@ -115,12 +115,15 @@ fn guard(text: &str, dialect: &Dialect, tools: &ToolSet) -> String {
     format!("{fence}\n{text}\n{fence}")
 }
 
-/// A sink that reads calls out of text events and hands everything on to `out`.
+/// A sink that reads calls out of text events, and those in special tokens out of thoughts, and hands everything on to
+/// `out`.
 ///
-/// Native calls that come all the same pass through; indexes of both kinds are counted together.
+/// Native calls that come all the same pass through; indexes of all kinds are counted together. The source, in which
+/// positions count, is thoughts and text in the order in which they came.
 #[derive(Debug)]
 pub struct Prompted<S> {
     reader: Reader,
+    thoughts: Reader,
     out: Numbered<S>,
     stop: Cut,
 }
@@ -131,14 +134,16 @@ struct Numbered<S> {
     out: S,
     next: u32,
     text: Vec<(u32, u32)>,
+    thoughts: Vec<(u32, u32)>,
     native: Vec<(u32, u32)>,
 }
 
 impl<S: Sink> Prompted<S> {
     /// Reads the dialects of `selection`.
     pub fn new(selection: Selection, tools: &ToolSet, out: S) -> Self {
-        let out = Numbered { out, next: 0, text: Vec::new(), native: Vec::new() };
-        Self { reader: Reader::new(selection, tools), out, stop: Cut::Ended }
+        let out = Numbered { out, next: 0, text: Vec::new(), thoughts: Vec::new(), native: Vec::new() };
+        let reader = Reader::new(selection, tools);
+        Self { thoughts: reader.twin(), reader, out, stop: Cut::Ended }
     }
 
     /// Ends the answer: a call that is still open in the text is cut, by the output limit if that was the provider's
@@ -146,6 +151,7 @@ impl<S: Sink> Prompted<S> {
     pub fn finish(mut self, why: Cut) -> S {
         let why = if why == Cut::Ended { self.stop } else { why };
         let out = &mut self.out;
+        self.thoughts.finish(why, &mut |event: Event<'_>| out.pass(event, Source::Thought));
         self.reader.finish(why, &mut |event: Event<'_>| out.pass(event, Source::Text));
         self.out.out
     }
@@ -154,6 +160,7 @@ impl<S: Sink> Prompted<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Text,
+    Thought,
     Native,
 }
 
@@ -161,6 +168,7 @@ impl<S: Sink> Numbered<S> {
     fn pass(&mut self, event: Event<'_>, source: Source) {
         let known = match source {
             Source::Text => &mut self.text,
+            Source::Thought => &mut self.thoughts,
             Source::Native => &mut self.native,
         };
         let mut number = |index: u32| match known.iter().rev().find(|(from, _)| *from == index) {
@@ -198,6 +206,12 @@ impl<S: Sink> Sink for Prompted<S> {
             Event::Text { text } => {
                 out.pass(Event::Source { text }, Source::Text);
                 self.reader.push(text, &mut |event: Event<'_>| out.pass(event, Source::Text));
+                self.thoughts.pass(text.len());
+            }
+            Event::Thought { text } => {
+                out.pass(Event::Source { text }, Source::Thought);
+                self.thoughts.push(text, &mut |event: Event<'_>| out.pass(event, Source::Thought));
+                self.reader.pass(text.len());
             }
             Event::Stop { reason, raw } => {
                 if reason == StopReason::Length {

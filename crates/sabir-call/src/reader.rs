@@ -41,6 +41,8 @@ mod utf8;
 mod value;
 mod vocabulary;
 
+use std::sync::Arc;
+
 use crate::dialect::Selection;
 use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
@@ -63,7 +65,7 @@ const BLANK_CAP: usize = 64 * 1024;
 /// Reads assistant text.
 #[derive(Debug)]
 pub struct Reader {
-    vocabulary: Vocabulary,
+    vocabulary: Arc<Vocabulary>,
     state: State,
     prose: Prose,
     utf8: Utf8,
@@ -120,9 +122,13 @@ enum Step {
 impl Reader {
     /// A reader for the dialects of `selection` and the tools on offer. Without tools nothing is a call.
     pub fn new(selection: Selection, tools: &ToolSet) -> Self {
+        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Prose)
+    }
+
+    fn over(vocabulary: Arc<Vocabulary>, state: State) -> Self {
         Self {
-            vocabulary: Vocabulary::new(selection, tools),
-            state: State::Prose,
+            vocabulary,
+            state,
             prose: Prose::default(),
             utf8: Utf8::default(),
             hold: String::new(),
@@ -138,7 +144,17 @@ impl Reader {
     /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
     /// which nobody writes by accident, are read out of it.
     pub fn reasoning(selection: Selection, tools: &ToolSet) -> Self {
-        Self { state: State::Thought(Thought::endless()), ..Self::new(selection, tools) }
+        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Thought(Thought::endless()))
+    }
+
+    /// The reader of the reasoning that belongs to the text which this one reads.
+    pub(crate) fn twin(&self) -> Self {
+        Self::over(Arc::clone(&self.vocabulary), State::Thought(Thought::endless()))
+    }
+
+    /// So many bytes of the source belonged to something else: positions count on behind them.
+    pub(crate) fn pass(&mut self, bytes: usize) {
+        self.offset = self.offset.saturating_add(bytes);
     }
 
     /// Takes the next bytes; a character may be cut anywhere. Invalid UTF-8 becomes U+FFFD, with a warning.

@@ -49,6 +49,27 @@ fn values_between_tags() {
 }
 
 #[test]
+fn values_in_json() {
+    let tools = ToolSet::from_json(r#"[{"name": "write", "parameters": {"properties": {"content": {}}}}]"#).unwrap();
+    let value = serde_json::json!(CODE.repeat(400)).to_string();
+    let openings = [
+        "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": ",
+        "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": [",
+        "<tool_call>\n{\"name\": \"write\", \"arguments\": {'content': ",
+        "<tool_call>\n{\"name\": \"write\", \"thought\": ",
+    ];
+    for (opening, size) in openings.into_iter().flat_map(|opening| [1, 4, 16, 64, 256].map(|size| (opening, size))) {
+        let mut reader = Reader::new(Selection::AUTO, &tools);
+        let mut events = 0;
+        let count = pushes_that_allocate(&format!("{opening}{value}"), size, &mut |chunk| {
+            reader.push(chunk, &mut |_: Event<'_>| events += 1);
+        });
+        assert!(opening.contains("thought") || events > value.len() / size / 2, "{opening}: {events} of {size} bytes");
+        assert_eq!(count, 0, "{opening} in chunks of {size}");
+    }
+}
+
+#[test]
 fn prose() {
     let tools = ToolSet::from_json(r#"[{"name": "read", "parameters": {}}]"#).unwrap();
     for size in [1, 4, 16, 64] {

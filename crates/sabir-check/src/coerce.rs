@@ -13,6 +13,9 @@
 //! | string | anything else | the JSON value in it, as a repair |
 //! | JSON | any | what the text says; `10.0` is the integer `10` where an integer is declared |
 //!
+//! Where no string is allowed, a code fence around the value is dropped as a repair. JSON in which an object gives a key twice
+//! is no value: which of the two was meant cannot be known.
+//!
 //! White space around a raw scalar is dropped as a repair; around JSON and elements it means nothing.
 //!
 //! **Unions.** A union that holds `string` keeps the string: `["string", "integer"]` makes `"10"` of `10`, because the
@@ -33,6 +36,7 @@ use sabir_call::ArgForm;
 use serde_json::{Map, Number, Value};
 
 use crate::element::{Element, elements};
+use crate::relaxed::{self, Broken};
 use crate::repair::{Repairs, Text};
 use crate::schema::{Shape, Types};
 
@@ -51,13 +55,8 @@ pub(crate) struct Reading {
 pub(crate) enum Mismatch {
     /// It has another type; these were expected.
     Type(Types),
-    /// It begins like JSON and is none.
-    Json {
-        /// The parser's words, without the position.
-        message: String,
-        /// Offset of the mistake in the text.
-        at: usize,
-    },
+    /// It begins like JSON and is none, or gives a key twice. Offsets count in the text.
+    Json(Broken),
 }
 
 impl Reading {
@@ -74,6 +73,18 @@ pub(crate) fn read(
     types: Option<Types>,
     repairs: Repairs,
 ) -> Result<Reading, Mismatch> {
+    let no_string = types.is_some_and(|types| !types.has(Types::STRING));
+    if no_string && let Some((rule, inner, start)) = repairs.unfenced(text) {
+        // One fence: what stands in it is no fence again.
+        return match read(inner, form, shape, types, repairs.without(rule).unwrap_or(repairs)) {
+            Ok(Reading { value, mut rules }) => {
+                rules.insert(0, rule);
+                Ok(Reading { value, rules })
+            }
+            Err(Mismatch::Json(broken)) => Err(Mismatch::Json(Broken { at: start + broken.at, ..broken })),
+            Err(mismatch) => Err(mismatch),
+        };
+    }
     if form == ArgForm::Json {
         let reading = json(text, repairs)?;
         return Ok(Reading { value: whole(reading.value, types), ..reading });
@@ -135,21 +146,14 @@ fn whole(value: Value, types: Option<Types>) -> Value {
 }
 
 fn json(text: &str, repairs: Repairs) -> Result<Reading, Mismatch> {
-    let error = match serde_json::from_str(text) {
+    let broken = match relaxed::strict(text) {
         Ok(value) => return Ok(Reading::plain(value)),
-        Err(error) => error,
+        Err(broken) => broken,
     };
-    if let Some((rules, relaxed)) = repairs.json(text) {
-        return Ok(Reading { value: relaxed.value, rules });
-    }
-    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
-    let message = error.to_string();
-    let message = match message.split(" at line ").next() {
-        Some(message) if !error.is_eof() => message.to_owned(),
-        _ => "the text ends too early".to_owned(),
-    };
-    Err(Mismatch::Json { message, at })
+    // What no repair mends is said of the first byte that none mends.
+    let read = if broken.doubled { Err(broken) } else { repairs.json(text) };
+    let read = read.and_then(|(rules, relaxed)| Ok(Reading { value: relaxed.once()?, rules }));
+    read.map_err(Mismatch::Json)
 }
 
 /// Reads an array or an object; `None` where the text begins like neither.
@@ -167,6 +171,17 @@ fn structure(text: &str, shape: Shape<'_>, types: Types, repairs: Repairs) -> Re
         let list = types.has(Types::ARRAY);
         Reading::plain(if list { array(&children, shape, DEPTH) } else { object(&children, shape, DEPTH).into() })
     }))
+}
+
+/// What a text of nothing but elements would be between tags; `None` where it is none, or means no value of these types.
+pub(crate) fn tagged(text: &str, shape: Shape<'_>, types: Types) -> Option<Value> {
+    let children = elements(text).filter(|children| !children.is_empty())?;
+    match (types.has(Types::ARRAY), types.has(Types::OBJECT), children.as_slice()) {
+        (true, _, children) => Some(array(children, shape, DEPTH)),
+        (_, true, children) => Some(object(children, shape, DEPTH).into()),
+        (_, _, [child]) => scalar(child.text().trim(), types),
+        _ => None,
+    }
 }
 
 fn array(children: &[Element<'_>], shape: Shape<'_>, depth: u8) -> Value {
@@ -214,7 +229,7 @@ fn value(element: &Element<'_>, shape: Shape<'_>, depth: u8) -> Value {
         return value;
     }
     if trimmed.starts_with(['{', '[']) {
-        return serde_json::from_str(trimmed).unwrap_or_else(|_| text());
+        return relaxed::strict(trimmed).unwrap_or_else(|_| text());
     }
     let children = element.children();
     match children {
@@ -279,7 +294,7 @@ mod tests {
             Ok(reading) if reading.rules.is_empty() => reading.value.to_string(),
             Ok(reading) => format!("{} ({})", reading.value, reading.rules.join(", ")),
             Err(Mismatch::Type(types)) => format!("not {}", types.words()),
-            Err(Mismatch::Json { message, at }) => format!("{message} @{at}"),
+            Err(Mismatch::Json(broken)) => format!("{} @{}", broken.message, broken.at),
         }
     }
 
@@ -337,7 +352,8 @@ mod tests {
             json!({"type": ["integer", "null"]}),
             &[("10", "10"), ("null", "null"), ("", "not an integer or null")],
         );
-        check(Raw, json!({"type": ["string", "integer"]}), &[("10", "\"10\"")]);
+        check(Raw, json!({"type": ["string", "integer"]}), &[("10", "\"10\""), ("```\n10\n```", "\"```\\n10\\n```\"")]);
+        check(Raw, json!({"type": "integer"}), &[("```json\n10\n```", "10 (fenced_json)")]);
         check(Raw, json!({"type": ["string", "null"]}), &[("null", "\"null\"")]);
         check(Raw, json!({"enum": [1, 2]}), &[("2", "2")]);
     }
@@ -353,8 +369,13 @@ mod tests {
                 ("[\"a\", \"b\"]", "[\"a\",\"b\"]"),
                 ("\n[1, 2,]\n", "[1,2] (trailing_comma)"),
                 ("['a']", "[\"a\"] (single_quotes)"),
+                ("[{\"a\": {\"b\": 1, \"b\": 2}}]", "the key `b` is given twice @16"),
+                ("```json\n[\"a\"]\n```", "[\"a\"] (fenced_json)"),
+                ("\n```\n['a',]\n```\n", "[\"a\"] (fenced_json, trailing_comma, single_quotes)"),
+                ("```json\n[1 2]\n```", "expected `,` or `]` @11"),
+                ("```json\n[1]", "not an array"),
                 ("[1 2]", "expected `,` or `]` @3"),
-                ("[1", "the text ends too early @1"),
+                ("[1", "the text ends too early @2"),
                 ("\n<suggest>a</suggest>\n<suggest mode=\"code\">b</suggest>\n", "[\"a\",\"b\"]"),
                 ("<suggest>10</suggest>", "[\"10\"]"),
                 ("", "[]"),
@@ -380,6 +401,11 @@ mod tests {
                 ("<file/>", "[{}]"),
             ],
         );
+    }
+
+    #[test]
+    fn raw_objects() {
+        use ArgForm::Raw;
         let suggestions = json!({"type": "array", "items": {"type": "object", "properties": {
             "answer": {"type": "string"}, "mode": {"type": "string"}}}});
         check(Raw, suggestions, &[("<suggest mode=\"code\">b</suggest>", r#"[{"mode":"code","answer":"b"}]"#)]);
@@ -394,6 +420,7 @@ mod tests {
                 ("<file><x>a</x><x>b</x></file>", r#"{"file":["a","b"]}"#),
                 ("<deep><b>true</b></deep><other>1</other>", r#"{"deep":{"b":true},"other":"1"}"#),
                 ("<deep>{\"b\": 1}</deep>", r#"{"deep":{"b":1}}"#),
+                ("<deep>{\"b\": 1, \"b\": 1}</deep>", r#"{"deep":"{\"b\": 1, \"b\": 1}"}"#),
                 ("<o>1</o><o>2</o>", r#"{"o":["1","2"]}"#),
                 ("{}", "{}"),
                 ("", "{}"),
@@ -417,7 +444,13 @@ mod tests {
         check(
             String,
             json!({"type": "array"}),
-            &[("[1]", "[1] (double_encoding)"), ("{}", "not an array"), ("", "not an array")],
+            &[
+                ("[1]", "[1] (double_encoding)"),
+                ("```json\n[1]\n```", "[1] (fenced_json, double_encoding)"),
+                ("[{\"a\": 1, \"a\": 1}]", "not an array"),
+                ("{}", "not an array"),
+                ("", "not an array"),
+            ],
         );
         check(
             String,
@@ -428,7 +461,12 @@ mod tests {
         check(
             Json,
             json!({"type": "integer"}),
-            &[("10.0", "10"), ("10.5", "10.5"), ("tru", "the text ends too early @2")],
+            &[
+                ("10.0", "10"),
+                ("10.5", "10.5"),
+                ("tru", "the text ends too early @3"),
+                ("```\n10\n```", "10 (fenced_json)"),
+            ],
         );
         check(Json, json!({"type": "boolean"}), &[("True", "true (python_literal)")]);
         check(Json, json!({"type": "string"}), &[("10", "10")]);

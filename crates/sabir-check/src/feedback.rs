@@ -3,10 +3,18 @@
 //! What helps a model to write the next call right, in this order: which call was not run, every mistake with what was
 //! expected, the line with a caret, the nearest name, and one correct call in the protocol's own spelling. It is short,
 //! never repeats a file, and never holds a placeholder: what stands in it is what gets imitated.
+//!
+//! | the same mistake, for the | is told with |
+//! | --- | --- |
+//! | first time | the line, the caret, a minimal correct call |
+//! | second time | the same, and the call itself as it should be, with its own short values |
+//! | third time and later | one line for each fault, and another way to what the call was for |
 
-use sabir_call::{Fault, FaultKind, Origin, Protocol, Severity, ToolSet, ToolSpec, render_example};
+use sabir_call::{Fault, FaultKind, Origin, Protocol, Severity, ToolSet, ToolSpec};
 
 use crate::gate::{CallState, Checked};
+use crate::lesson::{another_way, corrected, example};
+use crate::repetition::Repetition;
 
 /// The most bytes of one feedback.
 pub const CAP: usize = 2_000;
@@ -17,42 +25,37 @@ const NOTE: usize = 80;
 /// How many faults of one call are shown with their line; the others are told in one line each.
 const CARETS: usize = 3;
 
-/// An example longer than this teaches less than it costs.
-const EXAMPLE: usize = 600;
+/// How many faults of one call are told at all.
+const FAULTS: usize = 8;
+
+/// Whom feedback speaks to.
+#[derive(Debug, Clone, Copy)]
+pub struct Audience<'a> {
+    /// How the model is to write calls.
+    pub protocol: &'a Protocol,
+    /// What it can call.
+    pub tools: &'a ToolSet,
+    /// What it has been told already.
+    pub told: &'a Repetition,
+}
 
 /// Words for the model about every call that may not run, and about the errors among `faults` that belong to no call.
 ///
 /// `source` is the assistant text of the response. `None`: there is nothing to say. Warnings alone are nothing to say.
-pub fn feedback(
-    checked: &[Checked],
-    faults: &[Fault],
-    source: &str,
-    protocol: &Protocol,
-    tools: &ToolSet,
-) -> Option<String> {
+pub fn feedback(checked: &[Checked], faults: &[Fault], source: &str, audience: &Audience<'_>) -> Option<String> {
     let loose = faults.iter().filter(|fault| fault.call.is_none() && fault.severity == Severity::Error);
-    let mut sections: Vec<Vec<String>> = Vec::new();
     let loose: Vec<&Fault> = loose.collect();
-    if !loose.is_empty() {
-        let mut section = vec!["Your message holds something like a call that could not be read:\n".to_owned()];
-        section.extend(told(&loose, source));
-        section.extend(
-            tool_in_words(&loose, tools).or_else(|| tools.iter().next()).and_then(|tool| example(protocol, tool)),
-        );
-        sections.push(section);
-    }
     let stopped = checked.iter().filter(|call| call.state != CallState::Complete);
-    sections.extend(stopped.map(|call| about(call, source, protocol, tools)));
-    if sections.is_empty() {
-        return None;
-    }
-    let total = sections.len();
+    let total = usize::from(!loose.is_empty()) + stopped.clone().count();
+    // One after the other: what finds no room is never written.
+    let of_text = (!loose.is_empty()).then(|| about_text(&loose, source, audience));
+    let sections = of_text.into_iter().chain(stopped.map(|call| about(call, source, audience)));
     let mut text = String::new();
-    for (index, pieces) in sections.iter().enumerate() {
+    for (index, pieces) in sections.enumerate() {
         if !text.is_empty() {
             text.push('\n');
         }
-        for piece in pieces {
+        for piece in &pieces {
             if text.len().saturating_add(piece.len()) > CAP - NOTE {
                 text.push_str(&format!("… shortened; {} of {total} shown\n", index + 1));
                 return Some(text);
@@ -60,34 +63,67 @@ pub fn feedback(
             text.push_str(piece);
         }
     }
-    Some(text)
+    (total > 0).then_some(text)
 }
 
-/// One call: heading, faults, example.
-fn about(call: &Checked, source: &str, protocol: &Protocol, tools: &ToolSet) -> Vec<String> {
+/// How often the worst of these mistakes was told before.
+fn times(tool: &str, faults: &[&Fault], audience: &Audience<'_>) -> u32 {
+    faults.iter().map(|fault| audience.told.times(tool, fault)).max().unwrap_or_default()
+}
+
+/// Faults of no call: heading, faults, example.
+fn about_text(faults: &[&Fault], source: &str, audience: &Audience<'_>) -> Vec<String> {
+    let times = times("", faults, audience);
+    let again = if times > 0 { format!(", for the {} time", ordinal(times + 1)) } else { String::new() };
+    let mut pieces = vec![format!("Your message holds something like a call that could not be read{again}:\n")];
+    pieces.extend(told(faults, source, if times < 2 { CARETS } else { 0 }));
+    let tool = tool_in_words(faults, audience.tools).or_else(|| audience.tools.iter().next());
+    pieces.extend(tool.and_then(|tool| example(audience.protocol, tool)));
+    pieces
+}
+
+/// One call: heading, faults, and an example or another way.
+fn about(call: &Checked, source: &str, audience: &Audience<'_>) -> Vec<String> {
+    let Audience { protocol, tools, .. } = *audience;
     let name: String = call.name.chars().take(60).collect();
     let number = u64::from(call.index) + 1;
     let which = if name.is_empty() { format!("call {number}") } else { format!("call {number} (`{name}`)") };
-    let mut pieces = vec![match call.state {
-        CallState::Cut => format!("Your {which} was cut and not run.\n"),
-        _ => format!("Your {which} was not run.\n"),
-    }];
     let errors: Vec<&Fault> = call.faults.iter().filter(|fault| fault.severity == Severity::Error).collect();
-    pieces.extend(told(&errors, source));
+    let times = times(&call.name, &errors, audience);
+    let what = if call.state == CallState::Cut { "was cut and not run" } else { "was not run" };
+    let again =
+        if times > 0 { format!(": the same mistake for the {} time", ordinal(times + 1)) } else { String::new() };
+    let mut pieces = vec![format!("Your {which} {what}{again}.\n")];
+    pieces.extend(told(&errors, source, if times < 2 { CARETS } else { 0 }));
+    if times >= 2 {
+        pieces.extend(another_way(protocol, tools, call));
+        return pieces;
+    }
     // A call that was cut by a limit or a lost connection was spelled rightly; an example would suggest otherwise.
-    let spelled = call.state == CallState::Cut;
-    let tool = tools.get(&call.name).or_else(|| tools.nearest(&call.name).and_then(|near| tools.get(near)));
-    if !spelled {
-        pieces.extend(tool.or_else(|| tools.iter().next()).and_then(|tool| example(protocol, tool)));
+    if call.state != CallState::Cut {
+        let meant = tools.get(&call.name).or_else(|| tools.nearest(&call.name).and_then(|near| tools.get(near)));
+        pieces.extend(match meant {
+            Some(tool) if times > 0 => corrected(protocol, tool, call),
+            tool => tool.or_else(|| tools.iter().next()).and_then(|tool| example(protocol, tool)),
+        });
     }
     pieces
 }
 
-/// The faults, the first ones with their line and caret.
-fn told(faults: &[&Fault], source: &str) -> Vec<String> {
+fn ordinal(number: u32) -> String {
+    match (number % 10, number % 100) {
+        (1, tens) if tens != 11 => format!("{number}st"),
+        (2, tens) if tens != 12 => format!("{number}nd"),
+        (3, tens) if tens != 13 => format!("{number}rd"),
+        _ => format!("{number}th"),
+    }
+}
+
+/// The faults, so many of them with their line and caret.
+fn told(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> {
     let mut shown: Vec<usize> = Vec::new();
     let tell = |fault: &&Fault| {
-        let caret = fault.origin == Origin::Text && shown.len() < CARETS && !shown.contains(&fault.span.start);
+        let caret = fault.origin == Origin::Text && shown.len() < carets && !shown.contains(&fault.span.start);
         // Where a call was cut, the line says nothing that the message does not say.
         if caret && fault.kind != FaultKind::CutCall {
             shown.push(fault.span.start);
@@ -96,17 +132,15 @@ fn told(faults: &[&Fault], source: &str) -> Vec<String> {
         let hint = fault.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
         format!("error[{}]: {}{hint}\n", fault.kind.name(), fault.message)
     };
-    faults.iter().map(tell).collect()
+    let mut pieces: Vec<String> = faults.iter().take(FAULTS).map(tell).collect();
+    if let Some(more) = faults.len().checked_sub(FAULTS).filter(|more| *more > 0) {
+        pieces.push(format!("… and {more} more mistakes in this call\n"));
+    }
+    pieces
 }
 
 /// The first declared tool that a fault names in backticks.
 fn tool_in_words<'t>(faults: &[&Fault], tools: &'t ToolSet) -> Option<&'t ToolSpec> {
     let named = |text: &str| text.split('`').skip(1).step_by(2).find_map(|name| tools.get(name));
     faults.iter().find_map(|fault| fault.hint.as_deref().and_then(named).or_else(|| named(&fault.message)))
-}
-
-fn example(protocol: &Protocol, tool: &ToolSpec) -> Option<String> {
-    let text = render_example(protocol, tool);
-    let what = if *protocol == Protocol::Native { "Correct arguments" } else { "A correct call" };
-    (text.len() <= EXAMPLE).then(|| format!("{what} of `{}`:\n{text}\n", tool.name))
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | closed | a cut call, or one that is still open |
 //! | not merely mentioned | the parsers see to it: such markup never becomes a call |
+//! | the first of its message | every other call, where a message may hold one |
 //! | tools were declared | no tools at all |
 //! | tool known | a name that no tool has, or a placeholder of the instructions |
 //! | arguments complete | an argument too many, given twice, missing, or a placeholder |
@@ -16,14 +17,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use sabir_call::{
-    ArgForm, Cut, Draft, DraftArgument, DraftCall, DraftState, Fault, FaultKind, Severity, Span, StopReason,
+    Cut, Draft, DraftCall, DraftPart, DraftState, Fault, FaultKind, Parallel, Severity, Span, StopReason, ToolSet,
+    ToolSpec,
 };
-use sabir_call::{ToolSet, ToolSpec, nearest};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::arguments::{Given, Reader};
-use crate::repair::{Repair, Repairs, shortened};
+use crate::notes::{Notes, is_placeholder, names};
+use crate::repair::{Called, Repair, Repairs, shortened};
 use crate::schema::Compiled;
 
 /// The gates for one set of tools. Cheap to build: a tool's schema is compiled when its first call is checked. Cheap to
@@ -32,6 +34,7 @@ use crate::schema::Compiled;
 pub struct Checker {
     tools: ToolSet,
     repairs: Repairs,
+    parallel: Parallel,
     compiled: Arc<HashMap<String, OnceLock<Compiled>>>,
 }
 
@@ -69,13 +72,20 @@ impl Checker {
     /// Gates with every repair switched on.
     pub fn new(tools: ToolSet) -> Self {
         let compiled = tools.iter().map(|tool| (tool.name.clone(), OnceLock::new())).collect();
-        Self { tools, repairs: Repairs::all(), compiled: Arc::new(compiled) }
+        Self { tools, repairs: Repairs::all(), parallel: Parallel::Many, compiled: Arc::new(compiled) }
     }
 
     /// The same gates with other repairs.
     #[must_use]
     pub fn with_repairs(mut self, repairs: Repairs) -> Self {
         self.repairs = repairs;
+        self
+    }
+
+    /// The same gates for messages that may hold so many calls. By default they may hold several.
+    #[must_use]
+    pub fn with_parallel(mut self, parallel: Parallel) -> Self {
+        self.parallel = parallel;
         self
     }
 
@@ -91,6 +101,13 @@ impl Checker {
         checked
     }
 
+    /// Everything that is to be said of a draft and belongs to no call: the parser's own such faults, and a warning where words
+    /// follow the last call. Spans count in the assistant text, [`Draft::source`].
+    pub fn loose(&self, draft: &Draft) -> Vec<Fault> {
+        let own = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned();
+        own.chain(text_after(draft)).collect()
+    }
+
     /// Checks one call of a draft.
     pub fn check(&self, draft: &Draft, call: &DraftCall) -> Checked {
         let mut notes = Notes::new(draft, call);
@@ -98,12 +115,13 @@ impl Checker {
         if let Some(why) = cut {
             notes.cut(why);
         }
+        self.extra(draft, &mut notes);
         let mut name = call.name.clone();
         let mut arguments = Map::new();
         match self.tool(call, &mut notes) {
             Some(tool) => {
                 name.clone_from(&tool.name);
-                let reader = Reader { tool, repairs: self.repairs, unfinished: notes.unread() };
+                let reader = Reader { tool, repairs: self.repairs };
                 let given = reader.read(&mut notes);
                 arguments = self.validated(tool, &given, &mut notes);
             }
@@ -118,13 +136,28 @@ impl Checker {
         Checked { index: call.index, name, arguments, state, faults: notes.faults, repairs: notes.repairs }
     }
 
+    /// Only the first call of a message may run where one call is allowed: the others may build on a result that nobody knows.
+    fn extra(&self, draft: &Draft, notes: &mut Notes<'_>) {
+        if self.parallel == Parallel::Many {
+            return;
+        }
+        let Some(first) = draft.calls().next().filter(|first| first.index != notes.call.index) else { return };
+        let message = format!(
+            "one call was expected in a message, and `{}` came before this one; it was not run",
+            shortened(&first.name)
+        );
+        let fault = notes.fault(FaultKind::ExtraCall, notes.name_span(), message);
+        notes.push(fault.hint("make one call, wait for its result, then make the next"));
+    }
+
     /// The gates "tools were declared" and "tool known".
     fn tool(&self, call: &DraftCall, notes: &mut Notes<'_>) -> Option<&ToolSpec> {
         let name = call.name.as_str();
         if let Some(tool) = self.tools.get(name) {
             return Some(tool);
         }
-        if let Some((rule, meant)) = self.repairs.tool(name, &self.tools) {
+        let given: Vec<&str> = call.arguments.iter().map(|argument| argument.name.as_str()).collect();
+        if let Some((rule, meant)) = self.repairs.tool(&Called { name, tools: &self.tools, given: &given }) {
             notes.repair(rule, notes.name_span(), name, &meant);
             return self.tools.get(&meant);
         }
@@ -161,10 +194,39 @@ impl Checker {
             notes.push(Fault { severity: Severity::Warning, ..fault });
         }
         if let Some(validator) = compiled.validator() {
-            crate::arguments::validate(validator, given, &mut arguments, notes);
+            crate::validate::validate(validator, given, &mut arguments, notes);
         }
         arguments
     }
+}
+
+/// A warning where words follow the last call of a text: they were written before its result could be known.
+fn text_after(draft: &Draft) -> Option<Fault> {
+    let last = draft.parts.iter().rposition(|part| matches!(part, DraftPart::Call(_)))?;
+    let (known, after) = draft.parts.split_at_checked(last + 1)?;
+    let Some(DraftPart::Call(call)) = known.last() else { return None };
+    // What follows a call that could not be read to its end may belong to it.
+    let whole = call.state == DraftState::Closed && draft.errors_of(call.index).next().is_none();
+    call.dialect.as_ref().filter(|_| whole)?;
+    let words = after.iter().find_map(|part| match part {
+        DraftPart::Text(text) => Some(text.trim()).filter(|text| !text.is_empty()),
+        _ => None,
+    })?;
+    // Between the call and the words stands at most the end of a wrapper, which belongs to neither.
+    let source = draft.source.as_str();
+    let tail = source.get(call.span.end..).unwrap_or_default();
+    let line = words.lines().next().unwrap_or_default();
+    let found =
+        tail.trim_end().ends_with(words).then(|| tail.trim_end().len() - words.len()).or_else(|| tail.find(line));
+    let span = found.map_or(Span::new(call.span.end, call.span.end), |at| {
+        Span::new(call.span.end + at, call.span.end + at + line.len())
+    });
+    let message = format!(
+        "words follow the call of `{}`, which should be the end of the message; found {}",
+        shortened(&call.name),
+        crate::arguments::excerpt(&Value::String(line.to_owned()))
+    );
+    Some(Fault::warning(FaultKind::TextAfterCall, span, message).hint("stop after the call; its result comes first"))
 }
 
 /// What ended a call that was never closed; `None` for a closed one.
@@ -176,150 +238,6 @@ fn cut_of(draft: &Draft, call: &DraftCall) -> Option<Cut> {
         DraftState::Open | DraftState::Cut(Cut::Ended) if limit => Some(Cut::Limit),
         DraftState::Open => Some(Cut::Ended),
         DraftState::Cut(why) => Some(why),
-    }
-}
-
-/// What is found out about one call on its way through the gates.
-pub(crate) struct Notes<'d> {
-    pub(crate) call: &'d DraftCall,
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) repairs: Vec<Repair>,
-    /// How many of the faults are the parser's own.
-    known: usize,
-}
-
-impl<'d> Notes<'d> {
-    fn new(draft: &Draft, call: &'d DraftCall) -> Self {
-        let faults: Vec<Fault> = draft.faults.iter().filter(|fault| fault.call == Some(call.index)).cloned().collect();
-        Self { call, known: faults.len(), faults, repairs: Vec::new() }
-    }
-
-    /// A fault of this call, counted in whatever its spans count in.
-    pub(crate) fn fault(&self, kind: FaultKind, span: Span, message: String) -> Fault {
-        let fault = Fault::error(kind, span, message).in_call(self.call.index);
-        if self.call.dialect.is_none() { fault.in_arguments_text() } else { fault }
-    }
-
-    /// Where the tool's name stands; the whole call where it does not stand in the text.
-    fn name_span(&self) -> Span {
-        let Span { start, end } = self.call.name_span;
-        if start < end { self.call.name_span } else { self.call.span }
-    }
-
-    /// Notes a fault, unless the parser has noted the same already.
-    pub(crate) fn push(&mut self, fault: Fault) {
-        let mut known = self.faults.iter().take(self.known);
-        if !known.any(|other| other.kind == fault.kind && other.argument == fault.argument) {
-            self.faults.push(fault);
-        }
-    }
-
-    pub(crate) fn repair(&mut self, rule: &'static str, span: Span, before: &str, after: &str) {
-        self.repairs.push(Repair { rule: rule.into(), span, before: shortened(before), after: shortened(after) });
-    }
-
-    /// Whether an error about this argument is known.
-    pub(crate) fn wrong(&self, argument: &str) -> bool {
-        self.faults.iter().any(|fault| fault.severity == Severity::Error && fault.argument.as_deref() == Some(argument))
-    }
-
-    /// Whether the text of the arguments ends too early or could not be read to its end.
-    fn unread(&self) -> bool {
-        let broken = |fault: &Fault| fault.kind == FaultKind::MalformedJson && fault.argument.is_none();
-        let stops = |fault: &Fault| fault.kind == FaultKind::CutCall || broken(fault);
-        self.faults.iter().any(|fault| fault.severity == Severity::Error && stops(fault))
-    }
-
-    fn cut(&mut self, why: Cut) {
-        let call = self.call;
-        let inside = call.arguments.iter().find(|argument| argument.partial);
-        let place = match (inside, call.arguments.last()) {
-            (Some(argument), _) => {
-                format!("inside `{}`, {} bytes into its value", shortened(&argument.name), argument.text.len())
-            }
-            (None, Some(argument)) => format!("after `{}`", shortened(&argument.name)),
-            (None, None) => "before its first argument".to_owned(),
-        };
-        let (reason, hint) = match why {
-            Cut::Ended => ("the message ended there", Some("write the whole call again and close it")),
-            Cut::Limit => (
-                "the output limit was reached there",
-                Some("write less in one call: make the content in smaller pieces, with several calls"),
-            ),
-            Cut::Broken => ("the connection broke there", Some("write the call again")),
-            Cut::Cancelled => ("the user stopped it there", None),
-        };
-        let message = format!("the call of `{}` was cut {place}: {reason}; it was not run", shortened(&call.name));
-        let mut fault = self.fault(FaultKind::CutCall, Span::new(call.span.end, call.span.end), message);
-        fault.argument = inside.map(|argument| argument.name.clone());
-        fault.hint = hint.map(str::to_owned);
-        let cut = |fault: &Fault| fault.kind == FaultKind::CutCall;
-        // Only here is it known why and where: one fault says it all.
-        if self.faults.iter().any(cut) {
-            self.faults.retain(|fault| !cut(fault));
-            self.known = self.faults.len();
-        }
-        self.faults.insert(0, fault);
-        self.known += 1;
-    }
-
-    /// The arguments of a call whose tool is not known: as written, for whoever shows the call.
-    fn untyped(&mut self, into: &mut Map<String, Value>) {
-        for argument in &self.call.arguments {
-            if is_placeholder(&argument.name) {
-                self.push(placeholder(self, argument));
-            }
-            let json = || serde_json::from_str(&argument.text).ok().filter(|_| argument.form == ArgForm::Json);
-            if !into.contains_key(&argument.name) {
-                into.insert(argument.name.clone(), json().unwrap_or_else(|| Value::String(argument.text.clone())));
-            }
-        }
-    }
-}
-
-/// The fault of a placeholder that stands where an argument's name should.
-pub(crate) fn placeholder(notes: &Notes<'_>, argument: &DraftArgument) -> Fault {
-    let message = format!("`{}` is a placeholder of the instructions, not an argument", shortened(&argument.name));
-    let fault = notes.fault(FaultKind::Placeholder, argument.span, message);
-    fault.in_argument(argument.name.clone()).hint("put the name of an argument in its place")
-}
-
-/// Whether a name is one that instructions use for "some name": `tool_name`, `TOOL_NAME`, `parameter1_name`, `PARAM_VALUE`.
-/// A declared name never gets here, so that a tool may well have an argument `tool_name`.
-pub(crate) fn is_placeholder(name: &str) -> bool {
-    const HEADS: [&str; 6] = ["tool", "function", "parameter", "param", "argument", "arg"];
-    let lower = name.trim().trim_start_matches('$').to_ascii_lowercase();
-    let lower = lower.strip_prefix("actual_").unwrap_or(&lower);
-    let head = lower.strip_suffix("_name").or_else(|| lower.strip_suffix("_value"));
-    let head = head.map(|head| head.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_'));
-    head.is_some_and(|head| HEADS.contains(&head))
-}
-
-/// Whether a whole value is a placeholder: `PARAM_VALUE`, `parameter1_value`, `$PARAMETER_VALUE`. Names alone are not: a
-/// search for `tool_name` is a search.
-pub(crate) fn is_placeholder_value(value: &str) -> bool {
-    let bare = value.trim();
-    let loud = bare.chars().all(|c| !c.is_ascii_lowercase()) || bare.contains(|c: char| c.is_ascii_digit());
-    loud && is_placeholder(bare) && bare.to_ascii_lowercase().ends_with("_value")
-}
-
-/// Up to eight names in backticks.
-pub(crate) fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 8;
-    let mut all = all.peekable();
-    let mut words: Vec<String> = all.by_ref().take(SHOWN).map(|name| format!("`{}`", shortened(name))).collect();
-    if all.peek().is_some() {
-        words.push("…".to_owned());
-    }
-    words.join(", ")
-}
-
-/// `did you mean …` for the nearest of the candidates, else what there is.
-pub(crate) fn meant(name: &str, candidates: &[&str]) -> String {
-    match nearest(name, candidates.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if candidates.is_empty() => "it takes no arguments".to_owned(),
-        None => format!("its arguments are {}", names(candidates.iter().copied())),
     }
 }
 

@@ -5,11 +5,12 @@
 //! guessed.** Text becomes values by the tool's own JSON Schema; slips with exactly one reading are set right by named
 //! rules ([`RULES`]), each on the record with what stood there before; everything else is a [`Fault`](sabir_call::Fault)
 //! that says where, what was expected and what was found. All faults are collected, since a model that learns of one
-//! mistake at a time pays a turn for each. [`feedback`] puts them into words for it.
+//! mistake at a time pays a turn for each. [`feedback`] puts them into words for it, and into
+//! other words where the same mistake comes again ([`Repetition`]).
 //!
 //! ```
 //! use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet};
-//! use sabir_check::{CallState, Checker, feedback};
+//! use sabir_check::{Audience, CallState, Checker, Repetition, feedback};
 //!
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "description": "Reads a file.", "parameters": {
@@ -40,7 +41,8 @@
 //! let fault = call.faults.first().ok_or("a fault")?;
 //! assert_eq!(fault.message, "`start_line` must be an integer, but is \"ten\"");
 //!
-//! let words = feedback(&checked, &draft.faults, source, &Protocol::Native, &tools);
+//! let audience = Audience { protocol: &Protocol::Native, tools: &tools, told: &Repetition::default() };
+//! let words = feedback(&checked, &draft.faults, source, &audience);
 //! assert!(words.is_some_and(|words| words.contains("^^^")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -50,11 +52,19 @@ mod coerce;
 mod element;
 mod feedback;
 mod gate;
+mod lesson;
 pub mod lint;
+mod misspelt;
+mod near;
+mod notes;
 mod relaxed;
 mod repair;
+mod repetition;
+mod rest;
 mod schema;
+mod validate;
 
-pub use feedback::{CAP as FEEDBACK_CAP, feedback};
+pub use feedback::{Audience, CAP as FEEDBACK_CAP, feedback};
 pub use gate::{CallState, Checked, Checker};
 pub use repair::{RULES, Repair, Repairs, Rule};
+pub use repetition::{Repetition, Told};

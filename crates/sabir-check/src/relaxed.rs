@@ -3,8 +3,14 @@
 //! Supported: a comma before a closing bracket, strings in single quotes, the words `True`, `False` and `None`, raw control
 //! characters inside strings. Each slip is allowed on its own, and what was used is reported.
 //!
-//! Unsupported on purpose: anything unterminated, missing commas or colons, bare words as keys or values, comments. There
-//! the text can be read in more than one way, and a call is never guessed.
+//! Unsupported on purpose: anything unterminated, missing commas or colons, bare words as keys or values, comments, and for a
+//! value ([`strict`], [`Relaxed::once`]) a key given twice. There the text can be read in more than one way, and a call is never guessed.
+//!
+//! The text is rewritten as strict JSON, which `serde_json` then judges. Where the two texts differ in length a mark is kept,
+//! so that whatever is wrong is said of the byte that the model wrote.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -25,40 +31,202 @@ pub(crate) enum Slip {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Relaxed {
     pub(crate) value: Value,
-    /// The text itself, in which a doubled key still stands twice.
+    /// The value as strict JSON text.
     pub(crate) text: String,
     pub(crate) slips: Vec<Slip>,
+    marks: Marks,
 }
 
-/// Reads `text`, forgiving the slips that are `allowed`. `None`: it is still no JSON.
-pub(crate) fn read(text: &str, allowed: &[Slip]) -> Option<Relaxed> {
-    let mut reader = Reader { rest: text, out: String::with_capacity(text.len()), allowed, slips: Vec::new() };
+/// Why a text is no JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// Offset of the first byte that cannot be.
+    pub(crate) at: usize,
+    /// What was expected, or what is wrong with what stands there.
+    pub(crate) message: String,
+    /// The text is JSON, but a key is given twice.
+    pub(crate) doubled: bool,
+}
+
+/// Where the offsets of two texts part: pairs of offsets, in the rewritten text and in the one that was written.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Marks(Vec<(usize, usize)>);
+
+/// Reads `text` as JSON in which no object gives a key twice.
+pub(crate) fn strict(text: &str) -> Result<Value, Broken> {
+    let value = serde_json::from_str(text).map_err(|error| Broken::of(text, &error))?;
+    match doubled(text) {
+        Some((key, at)) => Err(Broken::twice(&key, at)),
+        None => Ok(value),
+    }
+}
+
+/// Reads `text`, forgiving the slips that are `allowed`. Keys may be given twice.
+pub(crate) fn read(text: &str, allowed: &[Slip]) -> Result<Relaxed, Broken> {
+    let mut reader = Reader {
+        text,
+        rest: text,
+        out: String::with_capacity(text.len()),
+        allowed,
+        slips: Vec::new(),
+        marks: Marks::default(),
+    };
     while let Some(c) = reader.take() {
         match c {
             '"' | '\'' => reader.string(c)?,
-            ',' if reader.trails() => reader.slip(Slip::TrailingComma)?,
+            ',' if reader.trails() => reader.slip(Slip::TrailingComma, "no comma before a closing bracket")?,
             c if c.is_alphabetic() => reader.word(c)?,
             c => reader.out.push(c),
         }
     }
-    let value = serde_json::from_str(&reader.out).ok()?;
-    Some(Relaxed { value, text: reader.out, slips: reader.slips })
+    let Reader { out, slips, marks, .. } = reader;
+    match serde_json::from_str(&out) {
+        Ok(value) => Ok(Relaxed { value, text: out, slips, marks }),
+        Err(error) => {
+            let broken = Broken::of(&out, &error);
+            Err(Broken { at: marks.written(broken.at).min(text.len()), ..broken })
+        }
+    }
+}
+
+/// The first key that an object anywhere in `text` gives twice, and the offset of the second. `text` must be JSON.
+fn doubled(text: &str) -> Option<(Cow<'_, str>, usize)> {
+    let bytes = text.as_bytes();
+    // The keys of each open object; `None` for an array.
+    let mut open: Vec<Option<HashSet<Cow<'_, str>>>> = Vec::new();
+    let (mut at, mut key_next) = (0, false);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'{' => {
+                open.push(Some(HashSet::new()));
+                key_next = true;
+            }
+            b'[' => {
+                open.push(None);
+                key_next = false;
+            }
+            b'}' | b']' => {
+                open.pop();
+                key_next = false;
+            }
+            b',' => key_next = matches!(open.last(), Some(Some(_))),
+            b'"' => {
+                let end = string_end(bytes, at);
+                if key_next && let Some(Some(keys)) = open.last_mut() {
+                    let key = key(text.get(at..end).unwrap_or_default());
+                    if keys.contains(&key) {
+                        return Some((key, at));
+                    }
+                    keys.insert(key);
+                }
+                key_next = false;
+                at = end;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Just past the closing quote of the string that begins at `at`.
+fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(byte) = bytes.get(at) {
+        at += match byte {
+            b'"' => return at + 1,
+            b'\\' => 2,
+            _ => 1,
+        };
+    }
+    bytes.len()
+}
+
+fn key(quoted: &str) -> Cow<'_, str> {
+    let plain = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(quoted);
+    match quoted.contains('\\').then(|| serde_json::from_str(quoted)) {
+        Some(Ok(decoded)) => Cow::Owned(decoded),
+        _ => Cow::Borrowed(plain),
+    }
+}
+
+impl Broken {
+    pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into(), doubled: false }
+    }
+
+    fn twice(key: &str, at: usize) -> Self {
+        let message = format!("the key `{}` is given twice", crate::repair::shortened(key));
+        Self { doubled: true, ..Self::new(at, message) }
+    }
+
+    /// The parser's words, without its position.
+    pub(crate) fn of(text: &str, error: &serde_json::Error) -> Self {
+        let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+        let at = before.saturating_add(error.column().saturating_sub(1)).min(text.len());
+        let message = error.to_string();
+        match message.split(" at line ").next() {
+            Some("key must be a string") => Self::new(at, "a key in double quotes was expected"),
+            Some(message) if !error.is_eof() => Self::new(at, message),
+            _ => Self::new(text.len(), "the text ends too early"),
+        }
+    }
+}
+
+impl Relaxed {
+    /// The value, if no object in it gives a key twice.
+    pub(crate) fn once(self) -> Result<Value, Broken> {
+        match doubled(&self.text) {
+            Some((key, at)) => Err(Broken::twice(&key, self.written(at))),
+            None => Ok(self.value),
+        }
+    }
+
+    /// The offset in the written text of an offset in [`Relaxed::text`].
+    pub(crate) fn written(&self, at: usize) -> usize {
+        self.marks.written(at)
+    }
+}
+
+impl Marks {
+    fn set(&mut self, out: usize, written: usize) {
+        let known = self.0.last().map_or(0, |(out, written)| written.wrapping_sub(*out));
+        if written.wrapping_sub(out) != known {
+            self.0.push((out, written));
+        }
+    }
+
+    fn written(&self, out: usize) -> usize {
+        let next = self.0.partition_point(|(from, _)| *from <= out);
+        let (from, written) = next.checked_sub(1).and_then(|at| self.0.get(at)).copied().unwrap_or_default();
+        written + (out - from)
+    }
 }
 
 /// Rewrites relaxed text as strict JSON.
 struct Reader<'t> {
+    text: &'t str,
     rest: &'t str,
     out: String,
     allowed: &'t [Slip],
     slips: Vec<Slip>,
+    marks: Marks,
 }
 
 impl Reader<'_> {
+    /// The next character. What is written for it is known to stand for it.
     fn take(&mut self) -> Option<char> {
+        self.marks.set(self.out.len(), self.at());
         let mut chars = self.rest.chars();
         let c = chars.next()?;
         self.rest = chars.as_str();
         Some(c)
+    }
+
+    /// The offset of what comes next.
+    fn at(&self) -> usize {
+        self.text.len() - self.rest.len()
     }
 
     /// Whether a comma here stands after a value and before a closing bracket.
@@ -67,54 +235,64 @@ impl Reader<'_> {
         after_value && self.rest.trim_ascii_start().starts_with(['}', ']'])
     }
 
-    fn slip(&mut self, slip: Slip) -> Option<()> {
+    /// Forgives the slip of the character just taken, or says what was expected in its place.
+    fn slip(&mut self, slip: Slip, expected: &str) -> Result<(), Broken> {
         if !self.slips.contains(&slip) {
-            self.allowed.contains(&slip).then(|| self.slips.push(slip))?;
+            if !self.allowed.contains(&slip) {
+                return Err(Broken::new(self.at() - 1, format!("{expected} was expected")));
+            }
+            self.slips.push(slip);
         }
-        Some(())
+        Ok(())
     }
 
     /// A string after its opening quote. One that never ends is no JSON.
-    fn string(&mut self, quote: char) -> Option<()> {
+    fn string(&mut self, quote: char) -> Result<(), Broken> {
+        let start = self.at() - 1;
         if quote == '\'' {
-            self.slip(Slip::SingleQuotes)?;
+            self.slip(Slip::SingleQuotes, "a string in double quotes")?;
         }
         self.out.push('"');
         loop {
-            match self.take()? {
-                '\\' => match self.take()? {
+            let unterminated = || Broken::new(start, format!("the string that begins here has no closing `{quote}`"));
+            match self.take().ok_or_else(unterminated)? {
+                '\\' => match self.take().ok_or_else(unterminated)? {
                     '\'' if quote == '\'' => self.out.push('\''),
                     c => self.out.extend(['\\', c]),
                 },
                 c if c == quote => break,
                 '"' => self.out.push_str("\\\""),
                 c if c < ' ' => {
-                    self.slip(Slip::ControlCharacter)?;
+                    self.slip(Slip::ControlCharacter, "an escaped control character, such as `\\n`,")?;
                     self.out.push_str(&format!("\\u{:04x}", u32::from(c)));
                 }
                 c => self.out.push(c),
             }
         }
         self.out.push('"');
-        Some(())
+        Ok(())
     }
 
-    fn word(&mut self, first: char) -> Option<()> {
+    fn word(&mut self, first: char) -> Result<(), Broken> {
+        let start = self.at() - first.len_utf8();
         let mut word = String::from(first);
-        while self.rest.starts_with(char::is_alphanumeric) {
-            word.extend(self.take());
-        }
+        let goes_on = |c: char| !c.is_alphanumeric();
+        let end = self.rest.find(goes_on).unwrap_or(self.rest.len());
+        let (more, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        word.push_str(more);
+        self.rest = rest;
         let strict = match word.as_str() {
             "True" => "true",
             "False" => "false",
             "None" => "null",
             other => {
                 self.out.push_str(other);
-                return Some(());
+                return Ok(());
             }
         };
         self.out.push_str(strict);
-        self.slip(Slip::PythonLiteral)
+        let slip = self.slip(Slip::PythonLiteral, &format!("`{strict}`"));
+        slip.map_err(|broken| Broken { at: start, ..broken })
     }
 }
 
@@ -124,31 +302,72 @@ mod tests {
 
     const ALL: [Slip; 4] = [Slip::TrailingComma, Slip::SingleQuotes, Slip::PythonLiteral, Slip::ControlCharacter];
 
-    fn check(text: &str, expected: &str) {
-        let found = read(text, &ALL).map(|found| format!("{} {:?}", found.value, found.slips));
-        assert_eq!(found.as_deref().unwrap_or("none"), expected, "{text}");
+    fn check(text: &str, allowed: &[Slip], expected: &str) {
+        let found = read(text, allowed).and_then(|found| Ok((found.slips.clone(), found.once()?)));
+        let found = match found {
+            Ok((slips, value)) => format!("{value} {slips:?}"),
+            Err(broken) => format!("@{} {}", broken.at, broken.message),
+        };
+        assert_eq!(found, expected, "{text}");
     }
 
     #[test]
     fn slips() {
-        check("{\"a\": [1, 2.5e+3, true, null]}", "{\"a\":[1,2500.0,true,null]} []");
-        check("{\"a\": [1, 2, ], }", "{\"a\":[1,2]} [TrailingComma]");
-        check("{'a': 'x \"y\" \\'z\\' \\n'}", "{\"a\":\"x \\\"y\\\" 'z' \\n\"} [SingleQuotes]");
-        check("[True, False, None]", "[true,false,null] [PythonLiteral]");
-        check("{\"a\": \"x\ny, ]'\"}", "{\"a\":\"x\\ny, ]'\"} [ControlCharacter]");
-        check("{'a': \"it's, True\",}", "{\"a\":\"it's, True\"} [SingleQuotes, TrailingComma]");
+        let rows = [
+            ("{\"a\": [1, 2.5e+3, true, null]}", "{\"a\":[1,2500.0,true,null]} []"),
+            ("{\"a\": [1, 2, ], }", "{\"a\":[1,2]} [TrailingComma]"),
+            ("{'a': 'x \"y\" \\'z\\' \\n'}", "{\"a\":\"x \\\"y\\\" 'z' \\n\"} [SingleQuotes]"),
+            ("[True, False, None]", "[true,false,null] [PythonLiteral]"),
+            ("{\"a\": \"x\ny, ]'\"}", "{\"a\":\"x\\ny, ]'\"} [ControlCharacter]"),
+            ("{'a': \"it's, True\",}", "{\"a\":\"it's, True\"} [SingleQuotes, TrailingComma]"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
+        }
     }
 
     #[test]
     fn what_could_be_read_in_two_ways_is_not_read() {
-        for text in ["", "{", "{'a': 'b", "[1 2]", "{a: 1}", "{'a': 'it's'}", "[,]", "[1,,]", "Nones", "{\"a\": 1} x"] {
-            check(text, "none");
+        let rows = [
+            ("", "@0 the text ends too early"),
+            ("{", "@1 the text ends too early"),
+            ("{'a': 'b", "@6 the string that begins here has no closing `'`"),
+            ("{'a': 'b}\\", "@6 the string that begins here has no closing `'`"),
+            ("[1 2]", "@3 expected `,` or `]`"),
+            ("{a: 1}", "@1 a key in double quotes was expected"),
+            ("{'a': 'it's'}", "@11 the string that begins here has no closing `'`"),
+            ("[,]", "@1 expected value"),
+            ("[1,,]", "@3 expected value"),
+            ("Nones", "@0 expected value"),
+            ("{\"a\": 1} x", "@9 trailing characters"),
+            ("['a', 'b\tc', True, 'd' x]", "@23 expected `,` or `]`"),
+            ("['\n\n\n', None, é]", "@14 expected value"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
         }
     }
 
     #[test]
     fn a_slip_that_is_switched_off_is_a_mistake() {
-        assert!(read("[1,]", &[Slip::SingleQuotes]).is_none());
-        assert!(read("['a']", &[Slip::TrailingComma]).is_none());
+        check("[1,]", &[Slip::SingleQuotes], "@2 no comma before a closing bracket was expected");
+        check("[ 'a']", &[Slip::TrailingComma], "@2 a string in double quotes was expected");
+        check("[ None]", &[], "@2 `null` was expected");
+        check("[\"a\n\"]", &[], "@3 an escaped control character, such as `\\n`, was expected");
+    }
+
+    #[test]
+    fn a_key_given_twice_is_seen_at_any_depth() {
+        let rows = [
+            ("{\"a\": 1, \"a\": 2}", "@9 the key `a` is given twice"),
+            ("[{\"b\": {\"a\": [1, \"a\", \"a\"], \"\\u0061\": 2}}]", "@28 the key `a` is given twice"),
+            ("{'a': 1, 'c': {'a': 'a', \"a\": 2}}", "@25 the key `a` is given twice"),
+            ("{\"a,\": \"}\\\"\", \"a\": [\"a\", {\"a\": {}}]}", "{\"a,\":\"}\\\"\",\"a\":[\"a\",{\"a\":{}}]} []"),
+        ];
+        for (text, expected) in rows {
+            check(text, &ALL, expected);
+        }
+        let many: String = (0..200_000).map(|n| format!("\"k{n}\":[{{\"x\":0}}],")).collect();
+        check(&format!("{{{many}\"k7\":0}}"), &[], &format!("@{} the key `k7` is given twice", many.len() + 1));
     }
 }

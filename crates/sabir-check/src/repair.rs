@@ -1,8 +1,25 @@
 //! Repairs: slips that can be set right without guessing, one table row each.
 //!
 //! A repair needs a name, so that it can be told and switched off, and exactly one possible reading. A tool's name that is
-//! merely near (`read_fil`) has two: a slip of the pen, or a tool that does not exist. It is rejected with a hint. A value
-//! that was never terminated is never repaired at all.
+//! merely near (`read_fil`) has two: a slip of the pen, or a tool that does not exist. It is rejected with a hint, unless it
+//! has the very letters of a tool whose arguments the call gives exactly (`near_name`). A value that was never
+//! terminated is never repaired at all, and a string that the schema allows is never touched (law 5).
+//!
+//! | rule | reads | as |
+//! | --- | --- | --- |
+//! | `wrong_case_name` | `Read_File` | the tool `read_file`, if only it has these letters |
+//! | `near_name` | `readFile`, `read-file` | the tool `read_file`, if nothing else is near and the arguments are exactly its own |
+//! | `wrong_case_argument` | `Path` | the argument `path`, if only it has these letters and it is not given |
+//! | `argument_alias` | `cmd`, `file_path`, … | the required argument that models call so, if it is missing |
+//! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if nothing else is near and it is not given |
+//! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
+//! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
+//! | `stringified_value` | `"10"` | the number, boolean or null in the string |
+//! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
+//! | `trailing_comma` | `[1,]` | `[1]` |
+//! | `single_quotes` | `{'a': 'b'}` | `{"a": "b"}` |
+//! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
+//! | `control_character` | a raw line feed in a JSON string | the line feed |
 
 use std::borrow::Cow;
 
@@ -11,8 +28,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::coerce::scalar;
-use crate::relaxed::{self, Relaxed, Slip};
-use crate::schema::Types;
+use crate::near::near;
+use crate::relaxed::{self, Broken, Relaxed, Slip};
+use crate::schema::{Shape, Types};
 
 /// What a rule changed, for the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,10 +58,19 @@ pub struct Rule {
 /// Where in the gates a rule applies, and what it does there.
 #[derive(Debug)]
 enum Stage {
-    Tool(fn(&str, &ToolSet) -> Option<String>),
+    Tool(fn(&Called<'_>) -> Option<String>),
     Argument(fn(&Slot<'_>) -> Option<String>),
+    Fence,
     Value(fn(&Text<'_>) -> Option<Value>),
     Json(Slip),
+}
+
+/// A call of a tool that is not declared.
+pub(crate) struct Called<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) tools: &'a ToolSet,
+    /// The names of the arguments that it gives.
+    pub(crate) given: &'a [&'a str],
 }
 
 /// An argument whose name is not declared.
@@ -55,6 +82,8 @@ pub(crate) struct Slot<'a> {
     pub(crate) required: &'a [&'a str],
     /// All names that the call gives, this one too.
     pub(crate) given: &'a [&'a str],
+    /// Whether the tool takes no other arguments.
+    pub(crate) closed: bool,
 }
 
 /// A value that does not have a type that the schema allows.
@@ -65,11 +94,16 @@ pub(crate) struct Text<'a> {
 }
 
 /// Every rule.
-pub static RULES: [Rule; 10] = [
+pub static RULES: [Rule; 13] = [
     Rule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
         stage: Stage::Tool(wrong_case_name),
+    },
+    Rule {
+        name: "near_name",
+        doc: "A tool's name of the same letters with other things between the words (`readFile`, `read-file` for `read_file`), where no other tool has them and the call gives only arguments of that tool, and all that it requires.",
+        stage: Stage::Tool(near_name),
     },
     Rule {
         name: "wrong_case_argument",
@@ -80,6 +114,16 @@ pub static RULES: [Rule; 10] = [
         name: "argument_alias",
         doc: "A usual other name (`cmd`, `bash`, `shell`, `script` for `command`; `operation` for `action`; `file`, `filename`, `file_path`, `filepath` for `path`; `text`, `contents` for `content`) of a required argument that is missing.",
         stage: Stage::Argument(argument_alias),
+    },
+    Rule {
+        name: "near_argument",
+        doc: "An argument's name of the same letters with other things between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
+        stage: Stage::Argument(near_argument),
+    },
+    Rule {
+        name: "fenced_json",
+        doc: "Arguments, or a value that is no string, in a code fence: what stands in the fence is read.",
+        stage: Stage::Fence,
     },
     Rule {
         name: "double_encoding",
@@ -149,9 +193,9 @@ impl Repairs {
     }
 
     /// The declared tool that an unknown name means.
-    pub(crate) fn tool(self, name: &str, tools: &ToolSet) -> Option<(&'static str, String)> {
+    pub(crate) fn tool(self, called: &Called<'_>) -> Option<(&'static str, String)> {
         self.rules().find_map(|rule| match rule.stage {
-            Stage::Tool(apply) => Some((rule.name, apply(name, tools)?)),
+            Stage::Tool(apply) => Some((rule.name, apply(called)?)),
             _ => None,
         })
     }
@@ -172,8 +216,15 @@ impl Repairs {
         })
     }
 
+    /// What stands in the code fence that a text consists of, and its offset in the text.
+    pub(crate) fn unfenced(self, text: &str) -> Option<(&'static str, &str, usize)> {
+        let rule = self.rules().find(|rule| matches!(rule.stage, Stage::Fence))?;
+        let (inner, at) = unfenced(text)?;
+        Some((rule.name, inner, at))
+    }
+
     /// What slovenly JSON means, and the rules that it took.
-    pub(crate) fn json(self, text: &str) -> Option<(Vec<&'static str>, Relaxed)> {
+    pub(crate) fn json(self, text: &str) -> Result<(Vec<&'static str>, Relaxed), Broken> {
         let slips = self.rules().filter_map(|rule| match rule.stage {
             Stage::Json(slip) => Some((slip, rule.name)),
             _ => None,
@@ -181,7 +232,7 @@ impl Repairs {
         let (allowed, names): (Vec<Slip>, Vec<&str>) = slips.unzip();
         let relaxed = relaxed::read(text, &allowed)?;
         let used = allowed.iter().zip(names).filter(|(slip, _)| relaxed.slips.contains(slip));
-        Some((used.map(|(_, name)| name).collect(), relaxed))
+        Ok((used.map(|(_, name)| name).collect(), relaxed))
     }
 }
 
@@ -206,8 +257,18 @@ fn same_letters<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Op
     same.next().filter(|_| same.next().is_none())
 }
 
-fn wrong_case_name(name: &str, tools: &ToolSet) -> Option<String> {
-    same_letters(name, tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
+fn wrong_case_name(called: &Called<'_>) -> Option<String> {
+    same_letters(called.name, called.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
+}
+
+fn near_name(called: &Called<'_>) -> Option<String> {
+    let name = near(called.name, called.tools.iter().map(|tool| tool.name.as_str()))?;
+    let tool = called.tools.get(name)?;
+    let shape = Shape::new(&tool.parameters);
+    let declared = shape.names();
+    let fits = called.given.iter().all(|given| declared.contains(given))
+        && shape.required().iter().all(|required| called.given.contains(required));
+    fits.then(|| name.to_owned())
 }
 
 fn wrong_case_argument(slot: &Slot<'_>) -> Option<String> {
@@ -215,6 +276,14 @@ fn wrong_case_argument(slot: &Slot<'_>) -> Option<String> {
     // `Path` and `PATH` together would be two values for one argument.
     let rivals = slot.given.iter().filter(|given| given.to_lowercase() == target.to_lowercase());
     (rivals.count() == 1).then(|| target.to_owned())
+}
+
+fn near_argument(slot: &Slot<'_>) -> Option<String> {
+    let target = near(slot.name, slot.declared.iter().copied()).filter(|_| slot.closed)?;
+    // Two names that mean one argument would be two values for it.
+    let means = |given: &&str| *given == target || near(given, slot.declared.iter().copied()) == Some(target);
+    let rivals = slot.given.iter().filter(|given| means(given)).count();
+    (rivals == 1).then(|| target.to_owned())
 }
 
 /// Targets with the names that models give them.
@@ -233,6 +302,20 @@ fn argument_alias(slot: &Slot<'_>) -> Option<String> {
     (wanted && alone).then(|| (*target).to_owned())
 }
 
+/// The inside of a fence of three or more backticks, marked `json` or not at all, that is the whole of the text.
+fn unfenced(text: &str) -> Option<(&str, usize)> {
+    let begins = text.len() - text.trim_start().len();
+    let (_, fenced) = text.trim_end().split_at_checked(begins)?;
+    let ticks = fenced.len() - fenced.trim_start_matches('`').len();
+    let (fence, after) = fenced.split_at_checked(ticks).filter(|(fence, _)| fence.len() >= 3)?;
+    let mark = after.find(|c: char| !c.is_ascii_alphanumeric())?;
+    let (mark, inner) = after.split_at_checked(mark)?;
+    let inner = inner.strip_suffix(fence).filter(|inner| !inner.ends_with('`'))?;
+    let known = mark.is_empty() || mark.eq_ignore_ascii_case("json");
+    let at = begins + ticks + mark.len() + (inner.len() - inner.trim_start().len());
+    known.then(|| (inner.trim(), at))
+}
+
 fn stringified_value(text: &Text<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
@@ -247,7 +330,7 @@ fn double_encoding(text: &Text<'_>) -> Option<Value> {
     if text.form != ArgForm::String {
         return None;
     }
-    let value: Value = serde_json::from_str(text.text).ok()?;
+    let value = relaxed::strict(text.text).ok()?;
     let fits = value.is_array() && text.types.has(Types::ARRAY) || value.is_object() && text.types.has(Types::OBJECT);
     fits.then_some(value)
 }
@@ -259,13 +342,37 @@ fn trimmed_scalar(text: &Text<'_>) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RULES, Repairs};
+    use super::{RULES, Repairs, unfenced};
+
+    #[test]
+    fn fences() {
+        let rows = [
+            ("```json\n{\"a\": 1}\n```", Some(("{\"a\": 1}", 8))),
+            ("\n ```\n[1]\n```\n", Some(("[1]", 6))),
+            ("````JSON\r\n[1]\r\n````", Some(("[1]", 10))),
+            ("```[1]```", Some(("[1]", 3))),
+            ("``` ```", Some(("", 4))),
+            ("```python\n[1]\n```", None),
+            ("```json\n[1]\n````", None),
+            ("```json\n[1]", None),
+            ("[1]\n```", None),
+            ("``[1]``", None),
+            ("``````", None),
+            ("x ```\n[1]\n```", None),
+            ("", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(unfenced(text), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_documented() {
         for (index, rule) in RULES.iter().enumerate() {
             assert!(RULES.iter().skip(index + 1).all(|other| other.name != rule.name), "{}", rule.name);
             assert!(rule.doc.ends_with('.'), "{}", rule.name);
+            let row = format!("//! | `{}` |", rule.name);
+            assert!(include_str!("repair.rs").contains(&row), "{} has no row in the table above", rule.name);
         }
     }
 
@@ -273,9 +380,9 @@ mod tests {
     fn rules_can_be_switched() {
         let repairs = Repairs::all().without("single_quotes").unwrap();
         assert!(!repairs.has("single_quotes") && repairs.has("trailing_comma"));
-        assert!(repairs.json("['a']").is_none());
-        assert!(repairs.with("single_quotes").unwrap().json("['a']").is_some());
-        assert!(Repairs::none().with("trailing_comma").unwrap().json("[1,]").is_some());
+        assert!(repairs.json("['a']").is_err());
+        assert!(repairs.with("single_quotes").unwrap().json("['a']").is_ok());
+        assert!(Repairs::none().with("trailing_comma").unwrap().json("[1,]").is_ok());
         assert!(Repairs::all().without("no_such_rule").is_none());
     }
 }

@@ -7,8 +7,8 @@
     reason = "helpers of tests, which may panic like the tests"
 )]
 
-use sabir_call::{ArgForm, Cut, Draft, Event, Fault, FaultKind, Protocol, Sink, Span, StopReason, ToolSet};
-use sabir_check::{CallState, Checked, Checker, FEEDBACK_CAP, Repairs, feedback};
+use sabir_call::{ArgForm, Cut, Draft, Event, Fault, FaultKind, Parallel, Protocol, Sink, Span, StopReason, ToolSet};
+use sabir_check::{Audience, CallState, Checked, Checker, FEEDBACK_CAP, Repairs, Repetition, feedback};
 
 const TOOLS: &str = r##"[
  {"name": "read_file", "parameters": {"type": "object", "additionalProperties": false, "required": ["path"], "properties":
@@ -133,14 +133,14 @@ fn a_string_in_a_union_yields_only_to_the_schema() {
 fn names_of_tools() {
     check("Read_File", &["path=a"], r#"runs read_file {"path":"a"} +wrong_case_name"#);
     check(
-        "read_fil",
+        "red_fil",
         &["path=a"],
-        "rejected read_fil {\"path\":\"a\"}\n  unknown_tool@1: there is no tool `read_fil` [did you mean `read_file`?]",
+        "rejected red_fil {\"path\":\"a\"}\n  unknown_tool@1: there is no tool `red_fil` [did you mean `read_file`?]",
     );
     check(
         "zzz",
-        &[],
-        "rejected zzz {}\n  unknown_tool@1: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
+        &["tool_name=x"],
+        "rejected zzz {\"tool_name\":\"x\"}\n  unknown_tool@1: there is no tool `zzz` [the tools are `read_file`, `write_to_file`, `execute_command`, `use_mcp_tool`, `ask`, `tree`, `get_time`, `anything`, …]",
     );
     check(
         "TOOL_NAME",
@@ -169,7 +169,7 @@ fn names_of_arguments() {
     check(
         "execute_command",
         &["cmd=ls", "bash=rm"],
-        "rejected execute_command {\"cmd\":\"ls\",\"bash\":\"rm\"}\n  unknown_argument@10: `execute_command` has no argument `cmd` [its arguments are `command`, `requires_approval`, `timeout`]\n  unknown_argument@12: `execute_command` has no argument `bash` [its arguments are `command`, `requires_approval`, `timeout`]\n  missing_argument@0: `execute_command` needs the argument `command` (a string), which is missing [add `command`]",
+        "rejected execute_command {\"cmd\":\"ls\",\"bash\":\"rm\"}\n  unknown_argument@10: `execute_command` has no argument `cmd` [its arguments are `command`, `requires_approval`, `timeout`]\n  unknown_argument@12: `execute_command` has no argument `bash` [its arguments are `command`, `requires_approval`, `timeout`]\n  missing_argument@1: `execute_command` needs the argument `command` (a string), which is missing [add `command`]",
     );
     check(
         "read_file",
@@ -179,7 +179,7 @@ fn names_of_arguments() {
     check(
         "read_file",
         &["pth=a"],
-        "rejected read_file {\"pth\":\"a\"}\n  unknown_argument@10: `read_file` has no argument `pth` [did you mean `path`?]\n  missing_argument@0: `read_file` needs the argument `path` (a string), which is missing [`pth` was given; did you mean `path`?]",
+        "rejected read_file {\"pth\":\"a\"}\n  unknown_argument@10: `read_file` has no argument `pth` [did you mean `path`?]\n  missing_argument@1: `read_file` needs the argument `path` (a string), which is missing [`pth` was given; did you mean `path`?]",
     );
     check(
         "get_time",
@@ -189,7 +189,7 @@ fn names_of_arguments() {
     check(
         "read_file",
         &["path=a", "path=b"],
-        "rejected read_file {\"path\":\"a\"}\n  doubled_argument@11: `path` is given twice [give it once; the first value was kept, and nothing was run]",
+        "rejected read_file {\"path\":\"a\"}\n  doubled_argument@11: `path` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
     );
     check(
         "read_file",
@@ -236,8 +236,314 @@ fn values_that_the_schema_refuses() {
     check(
         "use_mcp_tool",
         &["server_name=s", "tool_name=t", "arguments={\"a\": 1"],
-        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"a\\\": 1\"}\n  malformed_json@18: `arguments` is no valid JSON: the text ends too early; found \"{\\\"a\\\": 1\" [write valid JSON: double quotes, no comma before a closing bracket]",
+        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"a\\\": 1\"}\n  malformed_json@19: `arguments` is no valid JSON: the text ends too early; found its end in \"{\\\"a\\\": 1\" [write valid JSON: double quotes, no comma before a closing bracket]",
     );
+}
+
+#[test]
+fn near_names_are_read_only_where_nothing_else_can_be_meant() {
+    check("readFile", &["path=a"], r#"runs read_file {"path":"a"} +near_name"#);
+    check("readFile", &["path=a", "start_line=1"], r#"runs read_file {"path":"a","start_line":1} +near_name"#);
+    check("getTime", &[], "runs get_time {} +near_name");
+    check("read_file", &["path=a", "startLine=3"], r#"runs read_file {"path":"a","start_line":3} +near_argument"#);
+    // Arguments that are not exactly the tool's own speak for another tool.
+    for arguments in [&["path=a", "mode=x"][..], &["Path=a"], &[], &["start_line=1"]] {
+        let checked = &Checker::new(tools()).check_all(&draft("readFile", arguments, None))[0];
+        assert_eq!((checked.name.as_str(), checked.state), ("readFile", CallState::Rejected), "{arguments:?}");
+        assert_eq!(checked.faults[0].hint.as_deref(), Some("did you mean `read_file`?"));
+    }
+    // Two spellings of one argument are two values.
+    for arguments in [["path=a", "start_line=1", "startLine=2"], ["path=a", "start-line=1", "startLine=2"]] {
+        let checked = &Checker::new(tools()).check_all(&draft("read_file", &arguments, None))[0];
+        assert_eq!(checked.state, CallState::Rejected, "{arguments:?}");
+    }
+    // A tool that takes any arguments takes those that are nearly its own.
+    let open = r#"[{"name": "put", "parameters": {"type": "object", "properties": {"start_line": {}}, "additionalProperties": true}}]"#;
+    let checked = &Checker::new(ToolSet::from_json(open).unwrap()).check_all(&draft("put", &["startLine=1"], None))[0];
+    assert_eq!(line(checked), r#"runs put {"startLine":"1"}"#);
+    let risky = r#"[{"name": "read_file"}, {"name": "read_files"}, {"name": "delete_file"}, {"name": "set_mode"}]"#;
+    for name in ["read_fil", "read_filez", "delte_fil", "get_mode", "set_mod"] {
+        let checked = &Checker::new(ToolSet::from_json(risky).unwrap()).check_all(&draft(name, &[], None))[0];
+        assert_eq!(checked.state, CallState::Rejected, "{name}");
+    }
+}
+
+#[test]
+fn many_names_are_all_told() {
+    let names: Vec<String> =
+        (0..20_000).map(|n| format!("PATH{n}=x")).chain([format!("{}=x", "p".repeat(1 << 20))]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let checked = &Checker::new(tools()).check_all(&draft("read_file", &names, None))[0];
+    assert_eq!((checked.state, checked.faults.len()), (CallState::Rejected, names.len() + 1));
+}
+
+#[test]
+fn json_in_a_tag_is_told_as_such() {
+    let json = r#"{"path": "a", "content": "b"}"#;
+    let told = |place: &str, at: usize| {
+        format!(
+            "json_in_tag@{at}: {place} holds arguments as one JSON object, where a tag for each was expected; found \"{{\\\"path\\\": \\\"a\\\", \\\"content\\\": \\\"b\\\"}}\" [write `path`, `content` in a tag of its own, with nothing but the value in it]"
+        )
+    };
+    let shown = json.replace('"', "\\\"");
+    for name in ["arguments", "input", ""] {
+        let place = if name.is_empty() { "the call".to_owned() } else { format!("`{name}`") };
+        let expected = format!("rejected write_to_file {{\"{name}\":\"{shown}\"}}\n  {}", told(place.as_str(), 10));
+        check("write_to_file", &[&format!("{name}={json}")], &expected);
+    }
+    check(
+        "write_to_file",
+        &[&format!("path=\n{json}")],
+        &format!("rejected write_to_file {{\"path\":\"\\n{shown}\"}}\n  {}", told("`path`", 11)),
+    );
+    check(
+        "read_file",
+        &["path=a", "start_line={\"start_line\": 3}"],
+        "rejected read_file {\"path\":\"a\",\"start_line\":\"{\\\"start_line\\\": 3}\"}\n  json_in_tag@11: `start_line` holds arguments as one JSON object, where a tag for each was expected; found \"{\\\"start_line\\\": 3}\" [write `start_line` in a tag of its own, with nothing but the value in it]",
+    );
+    // Where nothing is missing the text may be meant.
+    let checked = &Checker::new(tools()).check_all(&draft("read_file", &["path={\"path\": \"a\"}"], None))[0];
+    assert!(
+        line(checked).starts_with("runs read_file {\"path\":\"{\\\"path\\\": \\\"a\\\"}\"}\n  json_in_tag@10"),
+        "{}",
+        line(checked)
+    );
+    check(
+        "write_to_file",
+        &["path=a", "content={\"path\": \"b\"}"],
+        r#"runs write_to_file {"path":"a","content":"{\"path\": \"b\"}"}"#,
+    );
+    check("anything", &["x={\"y\": 1}"], r#"runs anything {"x":"{\"y\": 1}"}"#);
+}
+
+#[test]
+fn tags_in_json_are_told_as_such() {
+    check(
+        "ask",
+        &["question:=q", "follow_up:=<suggest>a</suggest>\n<suggest>b</suggest>"],
+        "rejected ask {\"question\":\"q\",\"follow_up\":\"<suggest>a</suggest>\\n<suggest>b</suggest>\"}\n  tag_in_json@11: `follow_up` must be an array in JSON, but holds tags: \"<suggest>a</suggest>\\n<suggest>b</suggest>\" [write [\"a\",\"b\"] in `follow_up`]",
+    );
+    check(
+        "read_file",
+        &["path:=a", "start_line:=<n>3</n>"],
+        "rejected read_file {\"path\":\"a\",\"start_line\":\"<n>3</n>\"}\n  tag_in_json@11: `start_line` must be an integer in JSON, but holds tags: \"<n>3</n>\" [write 3 in `start_line`]",
+    );
+    check(
+        "ask",
+        &["question:=q", "follow_up:[<suggest>a</suggest>]"],
+        "rejected ask {\"question\":\"q\",\"follow_up\":\"[<suggest>a</suggest>]\"}\n  tag_in_json@12: `follow_up` is no valid JSON: expected value; found \"<suggest>a</suggest>]\" [write the value as JSON, not in tags]",
+    );
+    check(
+        "write_to_file",
+        &["path:=a", "content:=<p>x</p>"],
+        r#"runs write_to_file {"path":"a","content":"<p>x</p>"}"#,
+    );
+}
+
+#[test]
+fn a_key_given_twice_in_a_value_is_no_value() {
+    check(
+        "use_mcp_tool",
+        &["server_name=s", "tool_name=t", "arguments={\"q\": {\"a\": 1, \"a\": 2}}"],
+        "rejected use_mcp_tool {\"server_name\":\"s\",\"tool_name\":\"t\",\"arguments\":\"{\\\"q\\\": {\\\"a\\\": 1, \\\"a\\\": 2}}\"}\n  invalid_value@27: in `arguments` the key `a` is given twice; each key was expected once [give the key once: which of its values is meant cannot be known]",
+    );
+    for value in [":{\"a\": [{\"b\": 1, \"b\": 1}]}", "={'a': 1, 'a': 1}", ":={\"a\": 1, \"a\": 2}"] {
+        let arguments = ["server_name=s", "tool_name=t", &format!("arguments{value}")];
+        let checked = &Checker::new(tools()).check_all(&draft("use_mcp_tool", &arguments, None))[0];
+        assert_eq!(checked.state, CallState::Rejected, "{value}");
+    }
+}
+
+/// What was read of the arguments of a `write_to_file`, the rest, and what comes of it.
+type Rest = (&'static [&'static str], &'static str, &'static str);
+
+#[track_caller]
+fn check_rests(rows: &[Rest]) {
+    for (read, rest, expected) in rows {
+        let arguments: Vec<&str> = read.iter().copied().chain([*rest]).collect();
+        let checked = &Checker::new(tools()).check_all(&draft("write_to_file", &arguments, None))[0];
+        assert_eq!(line(checked), *expected, "{rest}");
+        let without =
+            Checker::new(tools()).with_repairs(Repairs::none()).check_all(&draft("write_to_file", &arguments, None));
+        assert_eq!(without[0].state, CallState::Rejected, "{rest}");
+        let cut = Checker::new(tools()).check_all(&draft("write_to_file", &arguments, Some(Cut::Ended)));
+        assert_eq!((cut[0].state, cut[0].repairs.len()), (CallState::Cut, 0), "{rest}");
+    }
+}
+
+#[test]
+fn the_rest_of_arguments_that_stop_being_json() {
+    check_rests(&[
+        (&["path:=a"], ":'content': 'x'}", r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#),
+        (
+            &["path:=a"],
+            ":, 'content': 'x',}",
+            r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma +single_quotes"#,
+        ),
+        (&["path:=a", "content:=x"], ":}", r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#),
+        (&["path:=a", "content:=x"], ":, }", r#"runs write_to_file {"path":"a","content":"x"} +trailing_comma"#),
+        (&[], ":{'path': 'a', \"content\": 'x'}", r#"runs write_to_file {"path":"a","content":"x"} +single_quotes"#),
+        (
+            &[],
+            ":=\n```json\n{\"path\": \"a\", \"content\": \"x\"}\n```",
+            r#"runs write_to_file {"path":"a","content":"x"} +double_encoding +fenced_json"#,
+        ),
+        (
+            &[],
+            ":```\n{'path': 'a', 'content': '```'}\n```\n",
+            r#"runs write_to_file {"path":"a","content":"```"} +fenced_json +single_quotes"#,
+        ),
+    ]);
+}
+
+#[test]
+fn a_rest_beyond_repair_is_told_and_never_runs() {
+    check_rests(&[
+        (
+            &["path:=a"],
+            ":\"content\": 'x', 'path': 'b'}",
+            "rejected write_to_file {\"path\":\"a\",\"content\":\"x\"} +single_quotes\n  doubled_argument@36: `path` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
+        ),
+        (
+            &["path:=a"],
+            ":'content': 'x', 'content': 'y'}",
+            "rejected write_to_file {\"path\":\"a\",\"content\":\"x\"} +single_quotes\n  doubled_argument@39: `content` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
+        ),
+        (
+            &["path:=a"],
+            ":content: \"x\"}",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are no JSON object: a key in double quotes was expected; found \"content: \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &["path:=a"],
+            ":, 'content': 'x' 'y'}",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@28: the arguments are no JSON object: expected `,` or `}`; found \"'y'}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &["path:=a"],
+            ":\"content\": \"x\"}",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@11: the arguments are no JSON object: `,` or `}` was expected after the value before it; found \"\\\"content\\\": \\\"x\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &["path:=a"],
+            ":\"content\": <content>x</content>}",
+            "rejected write_to_file {\"path\":\"a\"}\n  tag_in_json@22: the arguments are no JSON object: expected value; found \"<content>x</content>}\" [write the value as JSON, not in tags]",
+        ),
+        (
+            &["path:=a"],
+            ":'content': 'x",
+            "rejected write_to_file {\"path\":\"a\"}\n  malformed_json@22: the arguments are no JSON object: the string that begins here has no closing `'`; found \"'x\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &[],
+            ":",
+            "rejected write_to_file {}\n  malformed_json@10: the arguments are no JSON object: an object `{…}` was expected; found no text [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &[],
+            ":}",
+            "rejected write_to_file {}\n  malformed_json@10: the arguments are no JSON object: an object `{…}` was expected; found \"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+        (
+            &["path:=a", "content:=x"],
+            ":{}",
+            "rejected write_to_file {\"path\":\"a\",\"content\":\"x\"}\n  malformed_json@12: the arguments are no JSON object: a key in double quotes was expected; found \"{}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        ),
+    ]);
+}
+
+#[test]
+fn a_comma_that_is_missing_before_the_rest_is_seen_in_the_text() {
+    for (source, state) in
+        [("{\"path\": 1, 'a': 2}", CallState::Complete), ("{\"path\": 1 'a': 2}", CallState::Rejected)]
+    {
+        let (one, rest) = (source.find('1').unwrap(), source.find('\'').unwrap());
+        let mut draft = Draft { source: source.to_owned(), ..Draft::default() };
+        draft.event(Event::CallStart {
+            index: 0,
+            id: None,
+            name: "anything",
+            dialect: Some("hermes"),
+            at: 0,
+            name_at: 0,
+        });
+        for (name, at, end) in [("path", one, one + 1), ("", rest, source.len())] {
+            draft.event(Event::ArgStart { index: 0, name, form: ArgForm::Json, at });
+            draft.event(Event::ArgDelta { index: 0, text: &source[at..end] });
+            draft.event(Event::ArgEnd { index: 0, lead: "", at: end });
+        }
+        draft.event(Event::CallEnd { index: 0, at: source.len() });
+        let checked = &Checker::new(tools()).check_all(&draft)[0];
+        assert_eq!(checked.state, state, "{}", line(checked));
+    }
+}
+
+/// Two calls, with the words before, between and after them.
+fn two_calls(words: [&str; 3]) -> Draft {
+    let call = "<get_time></get_time>";
+    let mut draft = Draft { source: format!("{}{call}{}{call}{}", words[0], words[1], words[2]), ..Draft::default() };
+    let mut at = 0;
+    for (index, words) in words.iter().enumerate() {
+        if !words.is_empty() {
+            draft.event(Event::Text { text: words.strip_prefix("</function_calls>").unwrap_or(words) });
+        }
+        at += words.len();
+        if index < 2 {
+            let index = u32::try_from(index).unwrap();
+            draft.event(Event::CallStart {
+                index,
+                id: None,
+                name: "get_time",
+                dialect: Some("cline"),
+                at,
+                name_at: at + 1,
+            });
+            at += call.len();
+            draft.event(Event::CallEnd { index, at });
+        }
+    }
+    draft
+}
+
+#[test]
+fn calls_after_the_first_are_rejected_where_one_is_allowed() {
+    let draft = two_calls(["a ", " ", ""]);
+    let one = Checker::new(tools()).with_parallel(Parallel::One).check_all(&draft);
+    assert_eq!(
+        one.iter().map(line).collect::<Vec<_>>(),
+        [
+            "runs get_time {}",
+            "rejected get_time {}\n  extra_call@25: one call was expected in a message, and `get_time` came before this one; it was not run [make one call, wait for its result, then make the next]",
+        ]
+    );
+    assert!(Checker::new(tools()).check_all(&draft).iter().all(|call| call.state == CallState::Complete));
+}
+
+#[test]
+fn words_behind_a_broken_call_may_belong_to_it() {
+    let mut draft = two_calls(["", "", "and so on"]);
+    draft.event(Event::Fault(&Fault::error(FaultKind::MalformedJson, Span::new(30, 31), "m").in_call(1)));
+    assert_eq!(Checker::new(tools()).loose(&draft), []);
+}
+
+#[test]
+fn words_after_the_last_call_are_told_where_they_stand() {
+    let rows = [
+        (["a", "b", "\n\n"], None),
+        (["a", "b", ""], None),
+        (["", "", "\nDone. é\nAll of it.\n"], Some("Done. é")),
+        (["", "", "</function_calls>\nf"], Some("f")),
+        (["", "", "</function_calls>\n  It is late.\n"], Some("It is late.")),
+    ];
+    for (words, expected) in rows {
+        let draft = two_calls(words);
+        let loose = Checker::new(tools()).loose(&draft);
+        let found = loose.first().map(|fault| {
+            assert_eq!((fault.kind, fault.severity), (FaultKind::TextAfterCall, sabir_call::Severity::Warning));
+            &draft.source[fault.span.start..fault.span.end]
+        });
+        assert_eq!((found, loose.len()), (expected, usize::from(expected.is_some())), "{words:?}");
+    }
 }
 
 #[test]
@@ -265,7 +571,7 @@ fn whole_arguments_in_one_text() {
     check(
         "read_file",
         &[r#":={"path": "a", "path": "b"}"#],
-        "rejected read_file {}\n  malformed_json@10: the arguments are no JSON object, but \"{\\\"path\\\": \\\"a\\\", \\\"path\\\": \\\"b\\\"}\" [write one JSON object, for example {\"path\": \"a.txt\"}]",
+        "rejected read_file {\"path\":\"a\"} +double_encoding\n  doubled_argument@33: `path` is given twice; one value was expected [give it once; the first value was kept, and nothing was run]",
     );
     for text in [r#":={"path": "a"#, ":=", ":=[1]", ":=null", ":{'path': 'a", ":{'path': 'a', 'path': 'b'}"] {
         let checked = Checker::new(tools()).check_all(&draft("read_file", &[text], None));
@@ -278,7 +584,10 @@ fn repairs_can_be_switched_off() {
     let rows = [
         ("wrong_case_name", "Read_File", "path=a"),
         ("wrong_case_argument", "read_file", "PATH=a"),
+        ("near_name", "readFile", "path=a"),
+        ("near_argument", "execute_command", "com_mand=a"),
         ("argument_alias", "read_file", "file=a"),
+        ("fenced_json", "read_file", ":```\n{\"path\": \"a\"}\n```"),
         ("double_encoding", "read_file", ":={\"path\": \"a\"}"),
         ("single_quotes", "read_file", ":{'path': 'a'}"),
     ];
@@ -362,18 +671,23 @@ fn checkers_are_shared_between_threads() {
 
 fn words(source: &str, draft: &Draft, protocol: &Protocol) -> Option<String> {
     let tools = tools();
-    feedback(&Checker::new(tools.clone()).check_all(draft), &draft.faults, source, protocol, &tools)
+    feedback(
+        &Checker::new(tools.clone()).check_all(draft),
+        &draft.faults,
+        source,
+        &Audience { protocol, tools: &tools, told: &Repetition::default() },
+    )
 }
 
 #[test]
 fn feedback_says_what_to_do() {
-    let source = "<read_fil>";
+    let source = "<red_fil>";
     let draft_of = |name: &str| draft(name, &["path=a"], None);
-    let text = words(source, &draft_of("read_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
-    let expected = "Your call 1 (`read_fil`) was not run.\nerror[unknown_tool]: there is no tool `read_fil`\n --> line 1, column 2\n  |\n1 | <read_fil>\n  |  ^^^^^^^^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
+    let text = words(source, &draft_of("red_fil"), &Protocol::Prompted("cline".to_owned())).unwrap();
+    let expected = "Your call 1 (`red_fil`) was not run.\nerror[unknown_tool]: there is no tool `red_fil`\n --> line 1, column 2\n  |\n1 | <red_fil>\n  |  ^^^^^^^\n  = hint: did you mean `read_file`?\nA correct call of `read_file`:\n<read_file>";
     assert!(text.starts_with(expected), "{text}");
     assert_eq!(words(source, &draft_of("read_file"), &Protocol::Native), None);
-    let native = words(source, &draft_of("read_fil"), &Protocol::Native).unwrap();
+    let native = words(source, &draft_of("red_fil"), &Protocol::Native).unwrap();
     assert!(native.ends_with("Correct arguments of `read_file`:\n{\"path\":\"text\"}\n"), "{native}");
 }
 

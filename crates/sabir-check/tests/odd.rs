@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sabir_call::{ArgForm, Draft, Event, Protocol, Sink, ToolSet, ToolSpec};
-use sabir_check::{CallState, Checker, FEEDBACK_CAP, feedback};
+use sabir_check::{Audience, CallState, Checker, FEEDBACK_CAP, Repetition, feedback};
 use serde_json::{Value, json};
 
 fn property() -> impl Strategy<Value = Value> {
@@ -53,7 +53,7 @@ proptest! {
         }
         draft.event(Event::CallEnd { index: 0, at: 0 });
         let checked = Checker::new(tools.clone()).check_all(&draft);
-        let words = feedback(&checked, &draft.faults, "<t>", &Protocol::Native, &tools);
+        let words = feedback(&checked, &draft.faults, "<t>", &Audience { protocol: &Protocol::Native, tools: &tools, told: &Repetition::default() });
         prop_assert_eq!(words.is_none(), checked[0].state == CallState::Complete);
         prop_assert!(words.is_none_or(|words| words.len() <= FEEDBACK_CAP));
         // What runs has its required argument, and none twice.

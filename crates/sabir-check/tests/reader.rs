@@ -4,7 +4,7 @@
 
 use sabir_call::dialect::Selection;
 use sabir_call::{Cut, Draft, Protocol, Reader, ToolSet};
-use sabir_check::{CallState, Checker, feedback};
+use sabir_check::{Audience, CallState, Checker, Repetition, feedback};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -24,7 +24,12 @@ fn gated(dialect: &str, text: &str) -> String {
     reader.finish(Cut::Ended, &mut draft);
     let checked = Checker::new(tools.clone()).check_all(&draft);
     let protocol = Protocol::Prompted(dialect.to_owned());
-    if let Some(words) = feedback(&checked, &draft.faults, text, &protocol, &tools) {
+    if let Some(words) = feedback(
+        &checked,
+        &draft.faults,
+        text,
+        &Audience { protocol: &protocol, tools: &tools, told: &Repetition::default() },
+    ) {
         return words.lines().take(2).collect::<Vec<_>>().join(" ");
     }
     assert!(checked.iter().all(|call| call.state == CallState::Complete));
@@ -58,8 +63,8 @@ fn calls_through_reader_and_gates() {
         ),
         (
             "invoke",
-            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
-            "Your call 1 (`raed_file`) was not run. error[unknown_tool]: there is no tool `raed_file`",
+            "<function_calls>\n<invoke name=\"reda_fil\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "Your call 1 (`reda_fil`) was not run. error[unknown_tool]: there is no tool `reda_fil`",
         ),
         (
             "cline",
@@ -79,6 +84,7 @@ fn diagnosed(dialect: &str, text: &str) -> String {
     let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
     reader.push(text, &mut draft);
     reader.finish(Cut::Ended, &mut draft);
+    draft.source = text.to_owned();
     let checked = Checker::new(tools).check_all(&draft);
     let fault = checked.first().unwrap().faults.first().unwrap();
     fault.diagnostic(text).lines().skip(3).take(2).collect::<Vec<_>>().join("\n")
@@ -87,11 +93,11 @@ fn diagnosed(dialect: &str, text: &str) -> String {
 #[test]
 fn the_caret_stands_under_what_is_wrong() {
     let rows = [
-        ("cline", "<read_fil>\n<path>a</path>\n</read_fil>", "1 | <read_fil>\n  |  ^^^^^^^^"),
+        ("cline", "<red_fil>\n<path>a</path>\n</red_fil>", "1 | <red_fil>\n  |  ^^^^^^^"),
         (
             "invoke",
-            "<function_calls>\n<invoke name=\"raed_file\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
-            "2 | <invoke name=\"raed_file\">\n  |               ^^^^^^^^^",
+            "<function_calls>\n<invoke name=\"reda_fil\">\n<parameter name=\"path\">a</parameter>\n</invoke>\n</function_calls>",
+            "2 | <invoke name=\"reda_fil\">\n  |               ^^^^^^^^",
         ),
         (
             "invoke",
@@ -103,9 +109,47 @@ fn the_caret_stands_under_what_is_wrong() {
             "<use_mcp_tool>\n<tool_name>t</tool_name>\n<arguments>\n{\"n\" 1}\n</arguments>\n</use_mcp_tool>",
             "4 | {\"n\" 1}\n  |      ^",
         ),
+        (
+            "cline",
+            "<read_file>\n<path>漢\t字</path>\t<start_line>zehn</start_line>\n</read_file>",
+            "2 | <path>漢\t字</path>\t<start_line>zehn</start_line>\n  |         \t         \t            ^^^^",
+        ),
+        (
+            "invoke",
+            "<function_calls>\n<invoke name=\"read_file\">\n<parameter name=\"pth\">a</parameter>\n</invoke>\n</function_calls>",
+            "3 | <parameter name=\"pth\">a</parameter>\n  |                  ^^^",
+        ),
         ("cline", "<read_file>\n<path>\na &amp; b\n</path>\n</read_file>", "3 | a &amp; b\n  |   ^^^^^"),
     ];
     for (dialect, text, expected) in rows {
         assert_eq!(diagnosed(dialect, text), expected, "{text}");
     }
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_what_was_meant() {
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    let text = "<read_file>\n<pth>x</pth>\n<start_line>ten</start_line>\n</read_file>\nDone.";
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(Selection::from_name("cline").unwrap(), &tools);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    draft.source = text.to_owned();
+    let checker = Checker::new(tools);
+    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+    let told = |fault: &sabir_call::Fault| {
+        let place = fault.place(text);
+        format!("{} {}:{} {}", fault.kind.name(), place.line, place.column, fault.hint.as_deref().unwrap_or_default())
+    };
+    let mut lines: Vec<String> = checked.iter().flat_map(|call| &call.faults).chain(&loose).map(told).collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "missing_argument 1:2 `pth` was given; did you mean `path`?",
+            "text_after_call 5:1 stop after the call; its result comes first",
+            "unknown_argument 2:2 did you mean `path`?",
+            "wrong_type 3:13 write an integer in `start_line`",
+        ]
+    );
 }

@@ -22,6 +22,8 @@ enum Open {
     Argument(ArgForm),
     /// A string in place of the object: arguments that were encoded twice.
     Bare,
+    /// The rest of the object as the model wrote it, from where that stopped being strict JSON, with its closing bracket.
+    Rest,
 }
 
 impl ArgumentWriter {
@@ -31,6 +33,13 @@ impl ArgumentWriter {
         if self.open == Open::Nothing && name.is_empty() && form == ArgForm::String {
             self.open = Open::Bare;
             out.push('"');
+            return;
+        }
+        if name.is_empty() && form == ArgForm::Json {
+            if self.open != Open::Nothing {
+                out.push(',');
+            }
+            self.open = Open::Rest;
             return;
         }
         out.push(if self.open == Open::Nothing { '{' } else { ',' });
@@ -46,7 +55,7 @@ impl ArgumentWriter {
     /// Writes a piece of the open argument.
     pub(crate) fn delta(&mut self, text: &str, out: &mut String) {
         match self.open {
-            Open::Argument(ArgForm::Json) => out.push_str(text),
+            Open::Argument(ArgForm::Json) | Open::Rest => out.push_str(text),
             Open::Argument(ArgForm::String) | Open::Bare => escape(text, out),
             Open::Argument(_) => self.raw.push_str(text),
             Open::Nothing | Open::Object => {}
@@ -65,8 +74,8 @@ impl ArgumentWriter {
                 out.push('"');
                 self.raw = String::new();
             }
-            // Its quote is the end of the call.
-            Open::Bare | Open::Nothing | Open::Object => return,
+            // Its quote or bracket is the end of the call.
+            Open::Bare | Open::Rest | Open::Nothing | Open::Object => return,
         }
         self.open = Open::Object;
     }
@@ -76,6 +85,7 @@ impl ArgumentWriter {
         match self.open {
             Open::Nothing => out.push_str("{}"),
             Open::Bare => out.push('"'),
+            Open::Rest => {}
             Open::Object | Open::Argument(_) => out.push('}'),
         }
     }
@@ -102,4 +112,28 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     let quoted = Value::from(text).to_string();
     let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     out.push_str(inside.unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ArgForm, ArgumentWriter};
+
+    #[test]
+    fn what_is_no_strict_json_stays_as_it_was_written() {
+        let rows: [(&[(&str, ArgForm, &str)], &str); 3] = [
+            (&[("", ArgForm::Json, "{'a': 'b'}")], "{'a': 'b'}"),
+            (&[("a", ArgForm::Json, "1"), ("", ArgForm::Json, "'b': 'c'}")], r#"{"a":1,'b': 'c'}"#),
+            (&[("a", ArgForm::String, "b"), ("", ArgForm::Json, "}")], r#"{"a":"b",}"#),
+        ];
+        for (arguments, expected) in rows {
+            let (mut writer, mut text) = (ArgumentWriter::default(), String::new());
+            for (name, form, value) in arguments {
+                writer.start(name, *form, &mut text);
+                writer.delta(value, &mut text);
+                writer.end("", &mut text);
+            }
+            writer.close(&mut text);
+            assert_eq!(text, expected);
+        }
+    }
 }

@@ -177,10 +177,11 @@ impl<'s> Places<'s> {
         while self.at < offset {
             let Some(c) = letters.next() else { break };
             self.at += c.len_utf8();
-            if c == '\n' || (c == '\r' && letters.peek() != Some(&'\n')) {
+            let pair = c == '\r' && letters.peek() == Some(&'\n');
+            if c == '\n' || (c == '\r' && !pair) {
                 (self.line, self.column) = (self.line + 1, 1);
             } else {
-                self.column += 1;
+                self.column += usize::from(!pair);
             }
         }
         (self.line, self.column)
@@ -237,10 +238,9 @@ fn in_words(reading: &Reading, notes: &[Note]) -> String {
     for checked in &reading.checked {
         text.push_str(&verdict(reading, checked));
     }
-    let loose: Vec<_> = reading.faults().into_iter().filter(|fault| fault.call.is_none()).collect();
-    if !loose.is_empty() {
+    if !reading.loose.is_empty() {
         text.push_str("\nof no call:\n");
-        loose.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
+        reading.loose.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
     }
     text
 }

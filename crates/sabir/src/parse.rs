@@ -9,7 +9,7 @@ use sabir_call::{
     Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Protocol, Reader, Severity, Sink, ToolSet,
     ToolSpec, Usage,
 };
-use sabir_check::{CallState, Checked, Checker, feedback};
+use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
 use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -48,6 +48,8 @@ pub(crate) struct Reading {
     pub(crate) draft: Draft,
     pub(crate) checked: Vec<Checked>,
     pub(crate) how: Recognised,
+    /// What belongs to no call.
+    pub(crate) loose: Vec<Fault>,
     tools: ToolSet,
 }
 
@@ -184,10 +186,13 @@ pub(crate) fn listen(arguments: &ParseArguments, also: &mut dyn FnMut(Event<'_>)
         reader.push_bytes(chunk, &mut sink);
     }
     reader.finish(Cut::Ended, &mut sink);
-    let (draft, how) = listener.draft();
-    let checked = Checker::new(tools.clone()).check_all(&draft);
-    let source = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Reading { selection: name, source, draft, checked, how, tools })
+    let (mut draft, how) = listener.draft();
+    // A reader does not repeat the text that it is given; the gates look for names in it.
+    draft.source = String::from_utf8_lossy(&bytes).into_owned();
+    let checker = Checker::new(tools.clone());
+    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+    let source = draft.source.clone();
+    Ok(Reading { selection: name, source, draft, checked, how, loose, tools })
 }
 
 /// `sabir wire decode`.
@@ -205,7 +210,8 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     let report = decoder.finish(Close::Clean, &mut sink);
     let (draft, how) = sink.draft();
     let tools = declared.unwrap_or_else(|| tools_of(&draft));
-    let checked = Checker::new(tools.clone()).check_all(&draft);
+    let checker = Checker::new(tools.clone());
+    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
     let response = Response {
         usage: draft.usage,
         stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
@@ -213,7 +219,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
         skipped: report.skipped,
     };
-    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, tools };
+    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, loose, tools };
     // A body that the provider did not end may lack anything, even where no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.reading.output {
@@ -265,8 +271,8 @@ fn tools_of(draft: &Draft) -> ToolSet {
 impl Reading {
     /// All faults, in the order of the text.
     pub(crate) fn faults(&self) -> Vec<Fault> {
-        let loose = self.draft.faults.iter().filter(|fault| fault.call.is_none()).cloned();
-        let mut faults: Vec<_> = self.checked.iter().flat_map(|call| call.faults.clone()).chain(loose).collect();
+        let calls = self.checked.iter().flat_map(|call| &call.faults);
+        let mut faults: Vec<_> = calls.chain(&self.loose).cloned().collect();
         faults.sort_by_key(|fault| fault.span.start);
         faults
     }
@@ -278,13 +284,13 @@ impl Reading {
             None if dialect(self.selection).is_some() => Protocol::Prompted(self.selection.to_owned()),
             None => Protocol::Native,
         };
-        let loose: Vec<_> = self.draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
-        feedback(&self.checked, &loose, &self.source, &protocol, &self.tools)
+        let audience = Audience { protocol: &protocol, tools: &self.tools, told: &Repetition::default() };
+        feedback(&self.checked, &self.loose, &self.source, &audience)
     }
 
     pub(crate) fn exit(&self) -> Exit {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
-        let loose = self.draft.faults.iter().any(|fault| fault.call.is_none() && fault.severity == Severity::Error);
+        let loose = self.loose.iter().any(|fault| fault.severity == Severity::Error);
         if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
     }
 

@@ -1,9 +1,9 @@
 //! From a draft to an answer: ids, gates, feedback.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sabir_call::{CallId, Draft, DraftPart, Part};
-use sabir_check::{CallState, Checked, feedback};
+use sabir_check::{Audience, CallState, Checked, Told, feedback};
 
 use crate::record::{Answered, Check};
 
@@ -18,7 +18,8 @@ impl Task {
         let mut used = self.ids();
         let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
         let say = |checked: &[Checked], loose: &[_]| {
-            feedback(checked, loose, &draft.source, &self.start.protocol, self.checker.tools())
+            let (protocol, tools) = (&self.start.protocol, self.checker.tools());
+            feedback(checked, loose, &draft.source, &Audience { protocol, tools, told: &self.counts.told })
         };
         let mut parts = Vec::new();
         let mut checks = Vec::new();
@@ -58,6 +59,22 @@ impl Task {
             stop: draft.stop.map(|(reason, _)| reason),
             feedback,
         }
+    }
+
+    /// Notes which mistakes of an answer the model is told of, so that the same words are not said again and again.
+    pub(super) fn note_mistakes(&mut self, answered: &Answered) {
+        let call = |part: &Part| match part {
+            Part::Call(call) => Some((call.id.clone(), call.name.clone())),
+            _ => None,
+        };
+        let names: HashMap<_, _> = answered.parts.iter().filter_map(call).collect();
+        let calls = answered.checks.iter().map(|check| Told {
+            tool: names.get(&check.call).map_or("", String::as_str),
+            passed: check.passed,
+            faults: &check.faults,
+        });
+        let loose = Told { tool: "", passed: false, faults: &answered.faults };
+        self.counts.told.note(calls.chain([loose]));
     }
 
     /// All ids of calls in the history.

@@ -54,6 +54,32 @@ fn a_bad_call_is_answered_and_never_run() {
 }
 
 #[test]
+fn the_same_mistake_is_told_in_other_words_also_after_a_resume() {
+    let told = |machine: &Machine| machine.last_answer().checks[0].words().lines().next().unwrap().to_owned();
+    let bad = |machine: &mut Machine| {
+        machine.answer("<look>\n<colour>a</colour>\n</look>");
+        machine.work(false);
+    };
+    let mut machine = Machine::new(settings(Attended::No));
+    bad(&mut machine);
+    assert_eq!(told(&machine), "Your call 1 (`look`) was not run.");
+    bad(&mut machine);
+    assert_eq!(told(&machine), "Your call 1 (`look`) was not run: the same mistake for the 2nd time.");
+    let records = machine.records.clone();
+    let mut resumed =
+        Machine { task: Task::replay(records.clone(), settings(Attended::No)).unwrap(), records, open: Vec::new() };
+    resumed.step(Input::Begin);
+    for machine in [&mut machine, &mut resumed] {
+        bad(machine);
+        assert_eq!(told(machine), "Your call 1 (`look`) was not run: the same mistake for the 3rd time.");
+        machine.answer(LOOK);
+        machine.work(false);
+        bad(machine);
+        assert_eq!(told(machine), "Your call 1 (`look`) was not run.");
+    }
+}
+
+#[test]
 fn a_cut_call_is_never_run() {
     let mut machine = Machine::new(settings(Attended::No));
     machine.answer("<touch>\n<path>a</path>");

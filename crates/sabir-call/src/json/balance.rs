@@ -57,11 +57,6 @@ impl Balance {
         Self { depth, place: if fresh { Place::Fresh } else { Place::Word } }
     }
 
-    /// Whether the text so far ends inside a string.
-    pub(crate) fn quoted(self) -> bool {
-        !matches!(self.place, Place::Fresh | Place::Word)
-    }
-
     /// Follows the text from `from` on. With `pass` the first byte is no guarded one.
     pub(crate) fn scan(&mut self, bytes: &[u8], from: usize, guard: Guard, pass: bool) -> Stop {
         let mut at = from;

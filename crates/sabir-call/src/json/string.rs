@@ -121,11 +121,85 @@ pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
         return at;
     }
     // Less than a register is left. Zeros stand in the lanes behind it, which count as special and so end it.
-    let word = match bytes.last_chunk() {
-        Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * rest.len() as u32),
-        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    at + first(special(last(bytes, rest.len())))
+}
+
+/// The longest piece that has a [`Marks`].
+pub(super) const PIECE: usize = 64;
+
+/// The special characters of a short piece, one bit each. All of them are found before any is looked at: where one search
+/// must wait for the end of the one before, most of the time goes by in waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marks(u64);
+
+impl Marks {
+    /// The marks of a piece of at most [`PIECE`] bytes.
+    #[inline]
+    pub(super) fn of(piece: &[u8]) -> Self {
+        let (mut marks, mut at, mut rest) = (0, 0, piece);
+        while let Some((word, after)) = rest.split_first_chunk() {
+            marks |= packed(u64::from_le_bytes(*word)) << at;
+            (at, rest) = (at + LANES, after);
+        }
+        if !rest.is_empty() {
+            // Zeros stand behind the last bytes, and the mark of the first one would be wrong.
+            marks |= (packed(last(piece, rest.len())) & !(u64::MAX << rest.len())) << at;
+        }
+        Self(marks)
+    }
+
+    /// Whether all of the piece is plain.
+    #[inline]
+    pub(super) fn none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Decodes the piece that the marks belong to, which begins behind a backslash if `open`. Returns whether it ends behind
+    /// one. `None`: it holds the end of the string, or something that must be looked at more closely.
+    #[inline]
+    pub(super) fn decode(self, piece: &str, open: bool, decoded: &mut String) -> Option<bool> {
+        let bytes = piece.as_bytes();
+        let (mut marks, mut at) = (self.0, 0);
+        if open {
+            decoded.push(unescape(*bytes.first()?)?);
+            (marks, at) = (marks & !1, 1);
+        }
+        while marks != 0 {
+            let mark = marks.trailing_zeros() as usize;
+            decoded.push_str(piece.get(at..mark)?);
+            if bytes.get(mark) != Some(&b'\\') {
+                return None;
+            }
+            let Some(letter) = bytes.get(mark + 1) else { return Some(true) };
+            decoded.push(unescape(*letter)?);
+            at = mark + 2;
+            marks &= !(3 << mark);
+        }
+        decoded.push_str(piece.get(at..)?);
+        Some(false)
+    }
+}
+
+/// The special characters of a register, exactly, in its lowest bits.
+#[inline]
+fn packed(word: u64) -> u64 {
+    const LOWS: u64 = u64::MAX / 0xff * 0x7f;
+    let equal = |byte: u8| {
+        let differs = word ^ (u64::MAX / 0xff * u64::from(byte));
+        !(((differs & LOWS) + LOWS) | differs)
     };
-    at + first(special(word))
+    let control = !(((word & LOWS) + u64::MAX / 0xff * 0x60) | word);
+    let marks = (equal(b'"') | equal(b'\\') | control) & !LOWS;
+    (marks >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
+/// The last bytes of a piece in a register, with zeros in the lanes behind them.
+#[inline]
+fn last(piece: &[u8], length: usize) -> u64 {
+    match piece.last_chunk() {
+        Some(word) => u64::from_le_bytes(*word).unbounded_shr(64 - 8 * length as u32),
+        None => piece.iter().rev().take(length).fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 /// What a letter behind a backslash stands for; 0: nothing, or more than the letter.
@@ -146,4 +220,45 @@ const LETTERS: [u8; 256] = {
 /// A table and no `match`, because a jump would be foreseen wrongly every other time.
 pub(super) fn unescape(letter: u8) -> Option<char> {
     LETTERS.get(usize::from(letter)).filter(|c| **c != 0).map(|c| char::from(*c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Marks, plain_end};
+
+    #[test]
+    fn marks_are_exact() {
+        let odd = [b'"', b'\\', 0, 0x1f, 0x20, 0x21, 0x23, b'[', b']', 0x7f, 0x80, 0x9f, 0xa2, 0xdc, 0xff];
+        for length in 0..=64_usize {
+            for shift in 0..odd.len() {
+                let piece: Vec<u8> = (0..length).map(|at| odd[(at * (shift + 1) + shift) % odd.len()]).collect();
+                let special = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+                let naive =
+                    piece.iter().enumerate().fold(0, |marks, (at, byte)| marks | u64::from(special(*byte)) << at);
+                assert_eq!(Marks::of(&piece), Marks(naive), "{piece:x?}");
+                let end = piece.iter().position(|byte| special(*byte)).unwrap_or(length);
+                assert_eq!(plain_end(&piece, 0), end, "{piece:x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_pieces() {
+        let check = |piece: &str, open: bool, expected: Option<(&str, bool)>| {
+            let mut decoded = String::new();
+            let ends = Marks::of(piece.as_bytes()).decode(piece, open, &mut decoded);
+            assert_eq!(ends.map(|ends| (decoded.as_str(), ends)), expected, "{piece}");
+        };
+        check(r#"a\n\"b\\\\c\/"#, false, Some(("a\n\"b\\\\c/", false)));
+        check(r"n\\", true, Some(("\n\\", false)));
+        check(r"\a\", true, Some((r"\a", true)));
+        check(r"\\\", true, Some((r"\\", false)));
+        check(r"é\té\", false, Some(("é\té", true)));
+        check(r"\u0020", false, None);
+        check("a\nb", false, None);
+        check("a\"", false, None);
+        check("u0020", true, None);
+        let long = r"\\".repeat(32);
+        check(&long, false, Some((&r"\".repeat(32), false)));
+    }
 }

@@ -164,9 +164,6 @@ impl Python {
         if self.list && byte == b']' {
             return self.end_list(view, at + 1, out);
         }
-        if !self.list && matches!(byte, b',' | b';') {
-            return Next::To(at + 1);
-        }
         if !self.list && !self.grammar.close.is_empty() {
             match starts(text, self.grammar.close) {
                 None => return Next::Wait(at),

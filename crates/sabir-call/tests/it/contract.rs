@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn arguments_keep_the_contract(text in "[{}\\[\\]\",:a\\\\u0d8n1 ]{0,40}", size in 1usize..5) {
+    fn arguments_keep_the_contract(text in "[{}\\[\\]\"'`,:a\\\\u0d8n1 ]{0,40}", size in 1usize..5) {
         let mut watch = Watch::default();
         watch.event(Event::CallStart { index: 0, id: None, name: "", dialect: None, at: 0, name_at: 0 });
         let mut scanner = ArgumentScanner::new(0);

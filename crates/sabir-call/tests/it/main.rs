@@ -13,5 +13,6 @@ mod chunks;
 mod contract;
 mod notation;
 mod prompt;
+mod reasoning;
 mod roundtrip;
 mod specs;

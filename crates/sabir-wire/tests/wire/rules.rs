@@ -171,7 +171,8 @@ fn unfinished_arguments_are_cut_whatever_the_reason() {
 
 #[test]
 fn broken_json_ends_with_a_fault() {
-    let body = chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), "{a:1}".into())])), finish("tool_calls")]);
+    let body =
+        chat(&[delta(json!([call(json!(0), "c".into(), "f".into(), "{\"a\" 1}".into())])), finish("tool_calls")]);
     let (merged, _) = decode_all(Wire::OpenAiChat, &body);
     assert_eq!(merged.draft.calls().next().unwrap().state, DraftState::Closed);
     assert!(runnable(&merged.draft).is_empty(), "{:#?}", merged.events);

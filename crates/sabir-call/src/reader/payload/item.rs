@@ -42,7 +42,8 @@ pub(super) struct Word {
     source: String,
     /// Offset of its first byte.
     pub(super) start: usize,
-    cap: usize,
+    /// It holds arguments.
+    long: bool,
     /// There was more than may be kept.
     over: bool,
 }
@@ -89,13 +90,13 @@ impl Word {
     /// Begins a word at that offset; a `long` one holds arguments.
     pub(super) fn begin(&mut self, start: usize, long: bool) {
         self.source.clear();
-        (self.start, self.over) = (start, false);
-        self.cap = if long { HELD_CAP } else { WORD_CAP };
+        (self.start, self.long, self.over) = (start, long, false);
     }
 
     /// Takes the next piece.
     pub(super) fn push(&mut self, piece: &str) {
-        self.over |= self.source.len() + piece.len() > self.cap;
+        let cap = if self.long { HELD_CAP } else { WORD_CAP };
+        self.over |= self.source.len() + piece.len() > cap;
         if self.over {
             self.source.clear();
         } else {

@@ -10,10 +10,14 @@ use crate::reader::region::{Region, Taken, View};
 /// Where the text stands in the assistant text.
 const OFFSET: usize = 100;
 
-/// Events in one line; deltas are merged.
+/// Events in one line; deltas are merged. Complains of whatever breaks the contract of events.
 #[derive(Default)]
 struct Line {
     text: String,
+    /// Whether each call is still open.
+    open: Vec<bool>,
+    /// The last position in the last call.
+    place: usize,
     value: Option<(ArgForm, String)>,
 }
 
@@ -23,6 +27,7 @@ impl Sink for Line {
             assert!(!text.is_empty());
             return value.push_str(text);
         }
+        self.hold(event);
         let at = |at: usize| at as i64 - OFFSET as i64;
         let line = match event {
             Event::CallStart { index, id, name, at: start, name_at, dialect } => {
@@ -34,7 +39,11 @@ impl Sink for Line {
                 self.value = Some((form, String::new()));
                 format!("{name}@{}=", at(start))
             }
-            Event::ArgEnd { at: end, .. } => format!("{}@{} ", self.value(), at(end)),
+            Event::ArgEnd { at: end, .. } => {
+                let value = self.value();
+                self.value = None;
+                format!("{value}@{} ", at(end))
+            }
             Event::CallEnd { index, at: end } => format!("end{index}@{} ", at(end)),
             Event::CallCut { index, at: end, .. } => format!("{}cut{index}@{} ", self.value(), at(end)),
             Event::Fault(fault) => {
@@ -50,6 +59,35 @@ impl Sink for Line {
 }
 
 impl Line {
+    fn hold(&mut self, event: Event<'_>) {
+        let open = |index: u32| self.open.get(index as usize) == Some(&true);
+        let right = match event {
+            Event::CallStart { index, name, at, name_at, .. } => {
+                self.open.push(true);
+                index as usize + 1 == self.open.len() && (name_at > at || name.is_empty())
+            }
+            Event::ArgStart { index, .. } => open(index) && self.value.is_none(),
+            Event::ArgEnd { index, .. } => open(index) && self.value.is_some(),
+            Event::CallEnd { index, .. } => open(index) && self.value.is_none(),
+            Event::CallCut { index, .. } => open(index),
+            Event::Fault(fault) => fault.call.is_none_or(|index| (index as usize) < self.open.len()),
+            _ => true,
+        };
+        if let Event::CallStart { at, .. }
+        | Event::ArgStart { at, .. }
+        | Event::ArgEnd { at, .. }
+        | Event::CallEnd { at, .. }
+        | Event::CallCut { at, .. } = event
+        {
+            assert!(right && at >= self.place, "{event:?} after {}", self.text);
+            self.place = at;
+        }
+        assert!(right, "{event:?} after {}", self.text);
+        if let Event::CallEnd { index, .. } | Event::CallCut { index, .. } = event {
+            self.open[index as usize] = false;
+        }
+    }
+
     /// The value so far.
     fn value(&mut self) -> String {
         match &mut self.value {
@@ -87,16 +125,18 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
     let (mut from, mut shown) = (0, 0);
     for end in cuts.chain([text.len(), text.len()]).map(|end| text.ceil_char_boundary(end)) {
         let last = shown == text.len();
-        let chunk = &text[shown..end.max(shown)];
+        let chunk = text.get(shown..end.max(shown)).unwrap();
         shown = end.max(shown);
         if from + chunk.len() == shown && !chunk.is_empty() && payload.take(chunk, &mut out) {
             from = shown;
             continue;
         }
-        match payload.read(View { text: &text[from..shown], offset: OFFSET + from, last }, &mut out) {
+        let view = View { text: text.get(from..shown).unwrap(), offset: OFFSET + from, last };
+        match payload.read(view, &mut out) {
             Taken::More(taken) => from += taken,
             Taken::Over(taken) => {
                 from += taken;
+                assert!(!out.open.contains(&true), "{}: {text}", out.text);
                 out.text += &format!("over@{from} next{}", payload.next_index());
                 return out.text;
             }
@@ -106,6 +146,7 @@ fn read(kind: Kind, text: &str, cuts: impl Iterator<Item = usize>, why: Cut) -> 
         }
     }
     payload.cut(why, OFFSET + text.len(), &mut out);
+    assert!(!out.open.contains(&true), "{}: {text}", out.text);
     out.text.trim_end().to_owned()
 }
 
@@ -116,6 +157,115 @@ fn check(kind: Kind, text: &str, expected: &str) {
     for cut in 0..text.len() {
         let split = read(kind, text, std::iter::once(cut), Cut::Ended);
         assert_eq!(split, expected, "cut at {cut}: {text}");
+    }
+}
+
+/// Texts made of what matters to the machine.
+fn texts() -> impl Strategy<Value = String> {
+    const PIECES: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "'",
+        "\\",
+        "\\u00e9",
+        "\\ud83d",
+        " ",
+        "\n",
+        ";",
+        "`",
+        "```",
+        "```json\n",
+        "<",
+        "</",
+        "<|",
+        "</tool_call>",
+        "<tool_call>",
+        "</tool",
+        "[TOOL_CALLS]",
+        "[/TOOL_CALLS]",
+        "<|end|>",
+        "\"name\"",
+        "\"name\":\"f\"",
+        "'name': 'f'",
+        "\"id\":\"x\"",
+        "\"arguments\":",
+        "\"arguments\":{\"a\":\"b\"}",
+        "\"function\":{",
+        "\"tool_calls\":[",
+        "{\"name\":\"f\",",
+        "{\"name\":\"f\",\"arguments\":{\"a\":\"b",
+        "null",
+        "1",
+        "é",
+        "words",
+        "\"k\":",
+        "{'a': ",
+        "True",
+    ];
+    prop::collection::vec(prop::sample::select(PIECES), 0..24).prop_map(|pieces| pieces.concat())
+}
+
+const KINDS: [Kind; 6] = [TAG, STOP, BARE, HEAD, LONE, LIST];
+
+/// Texts too long to be cut at every byte.
+fn check_long(kind: Kind, text: &str, expected: &str) {
+    for size in [1000, 4096, text.len()] {
+        let line = read(kind, text, (1..).map(|count| count * size).take_while(|end| *end < text.len()), Cut::Ended);
+        assert_eq!(line, expected, "in chunks of {size}");
+    }
+}
+
+#[test]
+fn a_machine_is_small() {
+    let size = size_of::<Payload>();
+    assert!(size <= 512, "{size} bytes");
+}
+
+#[test]
+fn what_is_held_has_a_limit() {
+    let long = "x".repeat(1 << 20);
+    let text = format!("{{\"arguments\":{{\"a\":\"{long}\"}},\"name\":\"f\"}}</tool_call>");
+    check_long(TAG, &text, "0:f@-2,1048606 !limit0@13 end0@1048621 over@1048621 next1");
+    let text = format!("{{\"name\":\"{long}\"}}</tool_call>");
+    check_long(TAG, &text, "0:@-2,-2 !missing_name0@-2 end0@1048599 over@1048599 next1");
+    let text = format!("{{\"{long}\":1,\"name\":\"f\"}}</tool_call>");
+    check_long(TAG, &text, "0:f@-2,1048590 !stray_text0@1 end0@1048605 over@1048605 next1");
+    let blank = " \n".repeat(100_000);
+    check_long(TAG, &format!("{{\"name\":\"f\"}}{blank}</tool_call>"), "0:f@-2,9 end0@200024 over@200024 next1");
+    check_long(
+        TAG,
+        &format!("{{\"name\":\"f\"}}{blank}words"),
+        "0:f@-2,9 !wrong_close0@200012 end0@12 over@196620 next1",
+    );
+    check_long(BARE, &format!("{{\"name\":\"f\"}}{blank}{{}}"), "0:f@-2,9 end0@12 over@12 next1");
+    let deep = "{\"tool\":".repeat(100_000);
+    check_long(
+        TAG,
+        &format!("{deep}</tool_call>"),
+        "0:@-2,-2 !missing_name0@-2 !malformed_json0@800000 end0@800012 over@800012 next1",
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_of_any_text(
+        text in texts(),
+        kind in prop::sample::select(&KINDS[..]),
+        cuts in prop::collection::vec(0usize..200, 0..6),
+        why in prop::sample::select(&[Cut::Ended, Cut::Limit][..]),
+    ) {
+        let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut < text.len()).collect();
+        cuts.sort_unstable();
+        let whole = read(kind, &text, std::iter::empty(), why);
+        prop_assert_eq!(&read(kind, &text, cuts.into_iter(), why), &whole, "{}", text);
+        prop_assert_eq!(&read(kind, &text, 0..text.len(), why), &whole, "byte by byte: {}", text);
     }
 }
 

@@ -135,6 +135,7 @@ fn values() {
         ("-1_000.5e3", "Json -1000.5e3"),
         ("0xff", "Json 255"),
         (".5", "Json 0.5"),
+        ("['\\0\\x1f\\x20\\x7f']", "Json [\"\\u0000\\u001f \u{7f}\"]"),
         ("[]", "Json []"),
         ("()", "Json []"),
         ("(1,)", "Json [1]"),
@@ -199,6 +200,11 @@ fn behind_a_mistake_nothing_runs() {
         "0 call w 0 1\n0 arg c String 6\n0 | say:\n0 arg end 10
          0 error stray_text 11..12 `,` or `)` was expected behind the value, found `h`
          0 end 33\nover 33",
+    );
+    check(
+        BARE,
+        "[f(5, '\\')]', \"\"\")]\"'\"\"\") ] then",
+        "0 call f 0 1\n0 error stray_text 3..4 an argument has no name\n0 end 27\nover 27",
     );
     check(
         MARKED,

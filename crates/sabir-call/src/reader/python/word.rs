@@ -33,12 +33,10 @@ impl Word {
         self.text.clear();
     }
 
-    /// Adds text to the word. False: it is too long, and nothing was added.
-    pub(in crate::reader) fn push(&mut self, text: &str) -> bool {
-        let fits = self.text.len() + text.len() <= WORD_CAP;
-        if fits {
-            self.text.push_str(text);
-        }
+    /// Adds as much of a text to the word as it holds: how many bytes, wherever the text was cut into chunks.
+    pub(in crate::reader) fn push(&mut self, text: &str) -> usize {
+        let fits = text.floor_char_boundary(WORD_CAP.saturating_sub(self.text.len()));
+        self.text.push_str(text.get(..fits).unwrap_or_default());
         fits
     }
 

@@ -83,8 +83,11 @@ impl Literal {
             if role != Role::Name && (run.len() >= LONG || (end == text.len() && self.text.is_empty())) {
                 self.flush(scope, out);
                 self.deliver(scope, run, out);
-            } else if !self.put(role, run) {
-                return self.too_long(scope, at, out);
+            } else {
+                let put = self.put(role, run);
+                if put < run.len() {
+                    return self.too_long(scope, at + put, out);
+                }
             }
             at = end;
             let Some(&byte) = text.as_bytes().get(at) else { return Next::Wait(at) };
@@ -182,14 +185,14 @@ impl Literal {
         Next::To(at)
     }
 
-    /// Adds decoded text. False: a name is too long.
-    fn put(&mut self, role: Role, text: &str) -> bool {
+    /// Adds decoded text: how many bytes of it, fewer than all where a name is too long.
+    fn put(&mut self, role: Role, text: &str) -> usize {
         match role {
             Role::Name => return self.word.push(text),
             Role::Argument => self.text.push_str(text),
             Role::Key | Role::Element => escape_json(text, &mut self.text),
         }
-        true
+        text.len()
     }
 
     fn deliver(&self, scope: Scope<'_>, text: &str, out: &mut dyn Sink) {

@@ -1,0 +1,149 @@
+//! Strings on their way through the scanner: plain text passes as it is, escapes make a copy.
+//!
+//! Supported: a chunk that is nothing but the inside of a string value goes out as one delta; whatever else a string holds
+//! is read character by character.
+//!
+//! Unsupported: deltas that are merged over chunks; each goes out with the chunk that it came in.
+//!
+//! Grammar as implemented: see `json/string.rs`.
+
+use crate::event::{Event, Sink};
+
+use super::string::{Escape, Marks, Unescaped, plain_end, unescape};
+use super::{ArgumentScanner, State};
+
+/// The string that is being decoded.
+#[derive(Debug, Default)]
+pub(super) struct Strings {
+    pub(super) escape: Escape,
+    /// Decoded text that has not gone out yet; empty between pushes.
+    pub(super) decoded: String,
+    /// A mistake that stops nothing has been told.
+    pub(super) warned: bool,
+    /// An unknown escape has been told.
+    pub(super) faulted: bool,
+}
+
+impl ArgumentScanner {
+    pub(super) fn take_long(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        let plain = self.strings.escape == Escape::None && plain_end(chunk.as_bytes(), 0) == chunk.len();
+        if plain {
+            out.event(Event::ArgDelta { index: self.index, text: chunk });
+        }
+        plain
+    }
+
+    /// A key or a string value, up to its end, the chunk's, or an escape that is more than one letter.
+    #[inline(never)]
+    pub(super) fn string(&mut self, chunk: &str, from: usize, out: &mut dyn Sink) -> usize {
+        let bytes = chunk.as_bytes();
+        let (mut run, mut at) = (from, from);
+        loop {
+            at = plain_end(bytes, at);
+            let text = chunk.get(run..at).unwrap_or_default();
+            match bytes.get(at) {
+                None => {
+                    self.deliver(text, out);
+                    return at;
+                }
+                Some(b'"') => {
+                    self.deliver(text, out);
+                    self.end_string(at, out);
+                    return at + 1;
+                }
+                Some(b'\\') => {
+                    self.strings.decoded.push_str(text);
+                    let Some(c) = bytes.get(at + 1).copied().and_then(unescape) else {
+                        self.strings.escape = Escape::Open;
+                        return at + 1;
+                    };
+                    self.strings.decoded.push(c);
+                    at += 2;
+                    run = at;
+                }
+                Some(_) => {
+                    self.strings.decoded.push_str(text);
+                    self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
+                    self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
+                    at += 1;
+                    run = at;
+                }
+            }
+        }
+    }
+
+    /// [`Self::take`] of a short chunk that holds escapes. Nothing goes out before the chunk is known to hold neither the
+    /// string's end nor a mistake.
+    #[inline(never)]
+    pub(super) fn take_escaped(&mut self, chunk: &str, marks: Marks, out: &mut dyn Sink) -> bool {
+        let Strings { escape, decoded, .. } = &mut self.strings;
+        let open = match escape {
+            Escape::None => false,
+            Escape::Open => true,
+            _ => return false,
+        };
+        let ends = marks.decode(chunk, open, decoded);
+        if let Some(open) = ends {
+            *escape = if open { Escape::Open } else { Escape::None };
+            if !decoded.is_empty() {
+                out.event(Event::ArgDelta { index: self.index, text: decoded });
+            }
+        }
+        decoded.clear();
+        ends.is_some()
+    }
+
+    /// Hands on what has been decoded, and `tail` behind it.
+    #[inline]
+    pub(super) fn deliver(&mut self, tail: &str, out: &mut dyn Sink) {
+        let decoded = &mut self.strings.decoded;
+        if decoded.is_empty() && self.state != State::Key {
+            if !tail.is_empty() {
+                out.event(Event::ArgDelta { index: self.index, text: tail });
+            }
+            return;
+        }
+        decoded.push_str(tail);
+        if self.state == State::Key {
+            self.key.push_str(if self.over { "" } else { decoded });
+        } else {
+            out.event(Event::ArgDelta { index: self.index, text: decoded });
+        }
+        decoded.clear();
+    }
+
+    fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
+        self.state = match self.state {
+            State::Key => State::Colon,
+            State::Text(top) => {
+                self.close(at, out);
+                if top { State::End } else { State::Comma }
+            }
+            state => state,
+        };
+    }
+
+    /// One byte of an escape. Returns where to go on: at the same byte where it does not belong to the escape.
+    pub(super) fn escaped(&mut self, byte: u8, at: usize, out: &mut dyn Sink) -> usize {
+        match self.strings.escape.take(byte) {
+            Unescaped::Taken(c) => {
+                self.strings.decoded.extend(c);
+                at + 1
+            }
+            Unescaped::Lone(taken) => {
+                self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
+                self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
+                at + usize::from(taken)
+            }
+            Unescaped::Unknown => {
+                self.deliver("", out);
+                if !std::mem::replace(&mut self.strings.faulted, true) {
+                    self.broken(at, "no such escape in a JSON string", out);
+                }
+                let Strings { escape, decoded, .. } = &mut self.strings;
+                escape.written(decoded);
+                at
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Calls in the reasoning that a wire tells apart: made where they are special tokens, thoughts where they are words.
+
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, Draft, DraftState, Event, Prompted, Sink};
+
+use crate::chunks::tools;
+
+/// Thoughts and text as a wire sends them, in pieces of that size.
+fn read(thoughts: &str, text: &str, size: usize) -> Draft {
+    let mut prompted = Prompted::new(Selection::AUTO, &tools(), Draft::default());
+    let pieces = |text: &str| -> Vec<String> {
+        let all: Vec<char> = text.chars().collect();
+        all.chunks(size).map(|piece| piece.iter().collect()).collect()
+    };
+    for text in pieces(thoughts) {
+        prompted.event(Event::Thought { text: &text });
+    }
+    for text in pieces(text) {
+        prompted.event(Event::Text { text: &text });
+    }
+    prompted.finish(Cut::Ended)
+}
+
+/// The calls with their state, and the place of their name in the source.
+fn calls(draft: &Draft) -> Vec<(&str, DraftState, &str)> {
+    let name = |call: &sabir_call::DraftCall| draft.source.get(call.name_span.start..call.name_span.end);
+    draft.calls().map(|call| (call.name.as_str(), call.state, name(call).unwrap_or("?"))).collect()
+}
+
+const KIMI: &str = "I will look. <|tool_calls_section_begin|><|tool_call_begin|>functions.get_time:0\
+<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>";
+
+#[test]
+fn special_tokens_are_calls() {
+    for size in [1, 3, 7, 1000] {
+        let draft = read(KIMI, "And <get_time></get_time>", size);
+        let closed = ("get_time", DraftState::Closed, "get_time");
+        assert_eq!(calls(&draft), [closed, closed], "in pieces of {size}");
+        assert_eq!(draft.text(), "And ");
+    }
+}
+
+#[test]
+fn a_call_cut_in_reasoning_never_closes() {
+    let end = KIMI.find("{}").unwrap() + 2;
+    for at in KIMI.find("functions").unwrap()..end {
+        let draft = read(&KIMI[..at], "", 5);
+        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{at}");
+    }
+}
+
+#[test]
+fn words_are_thoughts() {
+    for thoughts in [
+        "<get_time></get_time>",
+        "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>",
+        "[get_time()]",
+        "{\"name\": \"get_time\", \"arguments\": {}}",
+    ] {
+        let draft = read(thoughts, "Done.", 4);
+        assert_eq!(calls(&draft), [], "{thoughts}");
+        assert_eq!(draft.text(), "Done.");
+    }
+}

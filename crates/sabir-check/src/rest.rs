@@ -1,0 +1,176 @@
+//! Arguments that stopped being strict JSON, and the text that is left of them.
+//!
+//! A parser streams arguments as long as they are strict JSON. Where they stop being it, it delivers the rest as one last
+//! argument without a name: the source text from there on, with the closing `}` of the object. Where nothing was read
+//! before, that is the whole text. Here the rest is read with the relaxed rules, each on the record, and its arguments are
+//! put behind those that were read before. What cannot be read is a fault at the very byte, and the call never runs.
+//!
+//! Supported: whatever a repair of [`RULES`](crate::RULES) forgives in JSON; a fence around, or a JSON string with, the whole
+//! text; a comma before the rest.
+//!
+//! Unsupported on purpose: a comma that is missing before the rest. The arguments would be plain, but whoever forgets one
+//! punctuation mark may have forgotten a quote as well.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use sabir_call::{ArgForm, DraftArgument, FaultKind};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::misspelt::{malformed, part_of};
+use crate::notes::Notes;
+use crate::relaxed::{self, Broken};
+use crate::repair::Repairs;
+
+/// The arguments as written, with those that the relaxed rules read from the rest. Where the rest is beyond repair there is a
+/// fault without an argument's name, and what was read before is all.
+pub(crate) fn resolve<'d>(notes: &mut Notes<'d>, repairs: Repairs) -> Vec<Cow<'d, DraftArgument>> {
+    let call = notes.call;
+    let all = || call.arguments.iter().map(Cow::Borrowed).collect();
+    let Some((last, before)) = call.arguments.split_last() else { return all() };
+    let rest = match before {
+        [] => last.form != ArgForm::Raw,
+        _ => last.form == ArgForm::Json,
+    };
+    if !rest || !last.name.is_empty() || last.partial {
+        return all();
+    }
+    let read = match before.last() {
+        None => whole(last, repairs),
+        Some(known) if lacks_comma(known, last, notes) => Err(Broken::before_rest()),
+        Some(_) => behind(last, repairs),
+    };
+    let mut arguments: Vec<_> = before.iter().map(Cow::Borrowed).collect();
+    match read {
+        Ok((rules, inner)) => {
+            let after = inner.iter().map(|argument| format!("{}: {}", argument.name, argument.text));
+            let after = after.collect::<Vec<_>>().join(", ");
+            for rule in rules {
+                notes.repair(rule, last.span, &last.text, &after);
+            }
+            arguments.extend(inner.into_iter().map(Cow::Owned));
+        }
+        Err(broken) => {
+            let fault = malformed("the arguments are no JSON object", last, &broken, notes);
+            let example = "write one JSON object, for example {\"path\": \"a.txt\"}";
+            let hint = if fault.kind == FaultKind::TagInJson { fault.hint.clone() } else { None };
+            notes.push(fault.hint(hint.unwrap_or_else(|| example.to_owned())));
+        }
+    }
+    arguments
+}
+
+type Read = Result<(Vec<&'static str>, Vec<DraftArgument>), Broken>;
+
+/// Reads the text of all arguments: an object with slips, in a fence, or in a JSON string.
+fn whole(argument: &DraftArgument, repairs: Repairs) -> Read {
+    let mut rules = Vec::new();
+    if argument.form == ArgForm::String {
+        if !repairs.has("double_encoding") {
+            return Err(Broken::new(0, "an object was expected, no string"));
+        }
+        rules.push("double_encoding");
+    }
+    let (mut text, mut start) = (argument.text.as_str(), 0);
+    if let Some((rule, inner, at)) = repairs.unfenced(text) {
+        rules.push(rule);
+        (text, start) = (inner, at);
+    }
+    let blank = text.len() - text.trim_ascii_start().len();
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Broken::new(start + blank, "an object `{…}` was expected"));
+    }
+    let place = |at: usize| Some(start + at);
+    match entries(text, argument, place) {
+        Ok(inner) => Ok((rules, inner)),
+        Err(_) => {
+            let (slips, relaxed) = repairs.json(text).map_err(|broken| Broken { at: start + broken.at, ..broken })?;
+            rules.extend(slips);
+            Ok((rules, entries(&relaxed.text, argument, |at| Some(start + relaxed.written(at)))?))
+        }
+    }
+}
+
+/// Reads the rest of an object behind arguments that were read.
+fn behind(argument: &DraftArgument, repairs: Repairs) -> Read {
+    let rest = argument.text.trim_ascii_start();
+    let blank = argument.text.len() - rest.len();
+    let (dropped, rest) = match rest.strip_prefix(',') {
+        Some(rest) => (blank + 1, rest),
+        None => (blank, rest),
+    };
+    let back = |broken: Broken| Broken { at: dropped + broken.at.saturating_sub(1), ..broken };
+    if rest.trim_ascii() == "}" {
+        let rule = Some("trailing_comma").filter(|rule| repairs.has(rule));
+        return rule
+            .map(|rule| (vec![rule], Vec::new()))
+            .ok_or_else(|| Broken::new(dropped, "a key was expected after `,`"));
+    }
+    let text = format!("{{{rest}");
+    // Strict reading stopped here, so what is strict behind it cannot be the reason.
+    if dropped == blank && relaxed::strict(&text).is_ok() {
+        return Err(Broken::before_rest());
+    }
+    let (rules, relaxed) = repairs.json(&text).map_err(back)?;
+    let place = |at: usize| (dropped + relaxed.written(at)).checked_sub(1);
+    Ok((rules, entries(&relaxed.text, argument, place).map_err(back)?))
+}
+
+/// Whether the text between an argument and the rest is at hand and holds no comma, nor the rest itself one at its start.
+fn lacks_comma(known: &DraftArgument, rest: &DraftArgument, notes: &Notes<'_>) -> bool {
+    let between = notes.source.get(known.span.end..rest.span.start).filter(|_| notes.call.dialect.is_some());
+    between.is_some_and(|between| !between.contains(',')) && !rest.text.trim_ascii_start().starts_with(',')
+}
+
+impl Broken {
+    fn before_rest() -> Self {
+        Self::new(0, "`,` or `}` was expected after the value before it")
+    }
+}
+
+/// The arguments of an object in strict JSON, a doubled one twice. `place`: where a byte of `text` stands in the source.
+fn entries(
+    text: &str,
+    source: &DraftArgument,
+    place: impl Fn(usize) -> Option<usize>,
+) -> Result<Vec<DraftArgument>, Broken> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let found = reader.deserialize_map(Entries).and_then(|found| reader.end().map(|()| found));
+    let found = found.map_err(|error| Broken::of(text, &error))?;
+    let argument = |(name, value): (String, &RawValue)| {
+        let json = value.get();
+        let at = json.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+        // Like a parser's, the span of a string leaves its quotes out.
+        let quote = usize::from(json.starts_with('"'));
+        let span = match (place(at + quote), place(at + json.len() - quote)) {
+            (Some(start), Some(end)) => part_of(source, start, end.saturating_sub(start)),
+            _ => source.span,
+        };
+        let (form, text) = match json.starts_with('"') {
+            true => (ArgForm::String, serde_json::from_str(json).map_err(|error| Broken::of(json, &error))?),
+            false => (ArgForm::Json, json.to_owned()),
+        };
+        Ok(DraftArgument { name, form, text, partial: false, span })
+    };
+    found.into_iter().map(argument).collect()
+}
+
+/// Visits an object and keeps every key, in order, with the text of its value.
+struct Entries;
+
+impl<'t> Visitor<'t> for Entries {
+    type Value = Vec<(String, &'t RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}

@@ -295,7 +295,7 @@ impl ArgumentScanner {
             (State::Colon, b':') => State::Value,
             (State::Comma, b',') => State::NextKey,
             (State::Value, _) => return self.value(byte, at, out),
-            (state, _) => return self.unexpected(state, at, out),
+            (state, _) => return self.unexpected((state, byte), at, out),
         };
         next
     }
@@ -314,7 +314,7 @@ impl ArgumentScanner {
                 at
             }
             b',' | b'}' | b']' => {
-                self.broken(at, "a value was expected after `:`", out);
+                self.broken(at, &format!("a value was expected after `:`, found {}", shown(byte)), out);
                 self.skip(Balance::inside(1, true));
                 at
             }
@@ -323,8 +323,8 @@ impl ArgumentScanner {
     }
 
     /// What cannot be read in any way. The text is followed to the object's end, which may matter to what stands behind it.
-    fn unexpected(&mut self, state: State, at: usize, out: &mut dyn Sink) -> usize {
-        self.broken(at, expectation(state), out);
+    fn unexpected(&mut self, (state, byte): (State, u8), at: usize, out: &mut dyn Sink) -> usize {
+        self.broken(at, &format!("{}, found {}", expectation(state), shown(byte)), out);
         match state {
             State::Start => self.skip(Balance::value()),
             State::Null(_) => self.skip(Balance::inside(0, false)),
@@ -421,8 +421,18 @@ fn expectation(state: State) -> &'static str {
         State::Start | State::Null(_) => "an object `{…}` was expected",
         State::Colon => "`:` was expected after the key",
         State::Comma => "`,` or `}` was expected after the value",
-        State::End => "text follows the arguments",
-        _ => "unexpected text",
+        State::End => "nothing was expected after the arguments",
+        _ => "a key in double quotes or `}` was expected",
+    }
+}
+
+/// A byte in words.
+fn shown(byte: u8) -> String {
+    match byte {
+        b'`' => "a backtick".to_owned(),
+        _ if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
+        _ if byte.is_ascii() => "a control character".to_owned(),
+        _ => "a character outside of ASCII".to_owned(),
     }
 }
 

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         let whole = both().all(|seen| seen.whole);
         held &= whole && rate == 0.0 && both().all(|seen| seen.middle <= TARGET);
         println!(
-            "| {}{} | {} | {} | {} | {} | {rate} |",
+            "| {}{} | {} | {} | {} | {} | {rate:.4} |",
             dialect.name,
             if whole { "" } else { " (not understood)" },
             most(&alone, |seen| seen.middle),

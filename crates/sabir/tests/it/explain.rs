@@ -55,9 +55,9 @@ fn every_piece_of_a_call() {
 #[test]
 fn what_is_no_call() {
     let world = World::new();
-    let (code, found, _) = marks(&world, "`<read_file>` and\n```\n<read_file><path>x</path></read_file>\n```\n");
+    let (code, found, _) = marks(&world, "Look: `<read_file>` and\n```\n<read_file><path>x</path></read_file>\n```\n");
     assert_eq!(code, 0);
-    assert!(found.iter().all(|mark| mark.contains(" mention ")) && found.len() >= 2, "{found:?}");
+    assert!(found.iter().all(|mark| mark.contains(" mention ")) && !found.is_empty(), "{found:?}");
     let (_, found, _) = marks(&world, "<thinking>Hm.</thinking>\nWords.");
     assert!(found[0].starts_with("1:1 thought <thinking>"), "{found:?}");
     let (code, text, _) = pipe(&world, &["explain"], "Only words.");

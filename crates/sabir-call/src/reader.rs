@@ -27,8 +27,10 @@
 mod call;
 mod doubt;
 mod follow;
+mod form;
 mod gemma;
 mod guess;
+mod look;
 mod opening;
 mod payload;
 mod prose;
@@ -51,7 +53,8 @@ use crate::tool::ToolSet;
 use call::Open;
 use follow::Heading;
 use guess::Guess;
-use opening::{Look, Opening};
+use look::Look;
+use opening::Opening;
 use prose::Prose;
 use region::{Region, Taken, View};
 use report::Past;
@@ -281,9 +284,14 @@ impl Reader {
             }
             Look::Skip(len) => {
                 self.blank.clear();
+                self.prose.refresh();
                 (State::Gap, len)
             }
-            Look::Thought(close, len) => (State::Thought(Thought::new(close, self.offset + at)), len),
+            Look::Frame(len) => {
+                self.begin_message();
+                (State::Prose, len)
+            }
+            Look::Thought(thought, len) => (State::Thought(thought), len),
             Look::Open(opening, len) => {
                 self.held.clear();
                 self.held.push_str(window.between(at, at + len));
@@ -307,6 +315,12 @@ impl Reader {
                 Step::To(from + taken)
             }
         }
+    }
+
+    /// A message begins: its first line is the start of a line, whatever stood before.
+    fn begin_message(&mut self) {
+        self.blank.clear();
+        self.prose.begin();
     }
 
     /// Where the text goes on behind a call: in the thought that it stood in, or outside.

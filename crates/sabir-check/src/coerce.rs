@@ -9,7 +9,7 @@
 //! | raw | integer, number | the JSON number; `10.0` is the integer `10` |
 //! | raw | boolean | `true`, `True`, `false` or `False`; no other word |
 //! | raw | null | `null` or `None` |
-//! | raw | array, object | JSON text, or nested elements; no text at all is an empty one |
+//! | raw | array, object | JSON text, or nested elements, each behind MiniMax's marker or none; no text at all is an empty one |
 //! | string | anything else | the JSON value in it, as a repair |
 //! | JSON | any | what the text says; `10.0` is the integer `10` where an integer is declared |
 //!
@@ -40,6 +40,8 @@ use crate::relaxed::{self, Broken};
 use crate::repair::{Repairs, Text};
 use crate::schema::{Shape, Types};
 
+/// What MiniMax M3 writes before every tag, nested ones included.
+const MARKER: &str = "]<]minimax[>[";
 /// How deep nested elements are read; what lies deeper stays text.
 const DEPTH: u8 = 16;
 
@@ -166,7 +168,9 @@ fn structure(text: &str, shape: Shape<'_>, types: Types, repairs: Repairs) -> Re
     if start.starts_with(['{', '[']) {
         return json(text, repairs).map(Some);
     }
-    let children = if start.starts_with('<') { elements(text) } else { None };
+    let unmarked = start.starts_with(MARKER).then(|| start.replace(MARKER, ""));
+    let text = unmarked.as_deref().unwrap_or(start);
+    let children = if text.starts_with('<') { elements(text) } else { None };
     Ok(children.map(|children| {
         let list = types.has(Types::ARRAY);
         Reading::plain(if list { array(&children, shape, DEPTH) } else { object(&children, shape, DEPTH).into() })
@@ -302,6 +306,19 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(coerce(text, form, &schema), *expected, "{text:?} as {schema}");
         }
+    }
+
+    #[test]
+    fn elements_behind_a_marker() {
+        let order = json!({"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"},
+            "items": {"type": "array", "items": {"type": "object", "properties": {"qty": {"type": "integer"}}}}}});
+        let text =
+            "§<city>a</city>§<zip>7§</zip>§<items>§<item>§<qty>2§</qty>§</item>§<item>§<qty>5§</qty>§</item>§</items>";
+        let marked = |text: &str| text.replace('§', super::MARKER).replace("a<", "a]<]minimax[>[<");
+        let expected = r#"{"city":"a","zip":7,"items":[{"qty":2},{"qty":5}]}"#;
+        assert_eq!(coerce(&marked(text), ArgForm::Raw, &order), expected);
+        let words = marked("§<city>a</city>");
+        assert_eq!(coerce(&words, ArgForm::Raw, &json!({"type": "string"})), Value::from(words.as_str()).to_string());
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub(crate) struct Tagged {
     pub(crate) sections: &'static [(&'static str, &'static str)],
     /// What stands before the tags' names; the first is the one to write. `""` where there is none.
     pub(crate) prefixes: &'static [&'static str],
+    /// Names of the tags around the words of a message, which mean nothing by themselves.
+    pub(crate) frames: &'static [&'static str],
+    /// The markers around a thought, where it has markers of its own.
+    pub(crate) thought: Option<(&'static str, &'static str)>,
 }
 
 /// How a tag is written.

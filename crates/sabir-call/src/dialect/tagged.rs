@@ -86,6 +86,8 @@ one `parameter` tag with the argument's name for each argument.",
             each: false,
             sections: &[],
             prefixes: &[""],
+            frames: &[],
+            thought: None,
         }),
         lesson: "Every tag stands behind the same marker. Write one `invoke` tag with the tool's name for each call, and in \
 it one tag for each argument, named as the argument.",
@@ -135,6 +137,8 @@ tag for each argument, its value on lines of its own.",
             each: false,
             sections: &[],
             prefixes: &[""],
+            frames: &["response", "message"],
+            thought: Some(("<|open|>think<|sep|>", "<|close|>think<|sep|>")),
         }),
         lesson: "Write calls in a `tools` block: one `call` with the tool's name and its number for each call, and in it one \
 `argument` with key and type for each argument.",
@@ -152,8 +156,11 @@ tag for each argument, its value on lines of its own.",
             sections: &[
                 ("<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"),
                 ("<｜tool_call_begin｜>function<｜tool_sep｜>", "<｜tool_call_end｜>"),
+                ("<｜tool_call_begin｜>", "<｜tool_sep｜>"),
             ],
             prefixes: &["steptml:"],
+            frames: &[],
+            thought: None,
         }),
         lesson: "Write each call between the markers: one `steptml:invoke` tag with the tool's name, and in it one \
 `steptml:parameter` tag for each argument.",
@@ -161,10 +168,20 @@ tag for each argument, its value on lines of its own.",
 ];
 
 const fn tagged(tags: Tags, wrappers: &'static [&'static str], prefixes: &'static [&'static str]) -> Grammar {
-    Grammar::Tagged(Tagged { notation: Notation::Angle, tags, wrappers, each: false, sections: &[], prefixes })
+    Grammar::Tagged(plain(tags, wrappers, false, prefixes))
 }
 
 /// Each call has a wrapper of its own.
 const fn each(tags: Tags, wrappers: &'static [&'static str]) -> Grammar {
-    Grammar::Tagged(Tagged { notation: Notation::Angle, tags, wrappers, each: true, sections: &[], prefixes: &[""] })
+    Grammar::Tagged(plain(tags, wrappers, true, &[""]))
+}
+
+/// Tags in angle brackets, with nothing around them but wrappers.
+pub(super) const fn plain(
+    tags: Tags,
+    wrappers: &'static [&'static str],
+    each: bool,
+    prefixes: &'static [&'static str],
+) -> Tagged {
+    Tagged { notation: Notation::Angle, tags, wrappers, each, sections: &[], prefixes, frames: &[], thought: None }
 }

@@ -12,31 +12,21 @@
 
 use std::collections::HashSet;
 
-use crate::dialect::grammar::{NameIn, Notation, Tagged, Tags};
 use crate::event::{ArgForm, Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::lanes::find;
 
-use super::doubt::{Before, Doubt, Role};
+use super::doubt::{Before, Doubt, Misplaced, Role};
+use super::form::Form;
 use super::report::Closed;
-use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key};
+use super::tag::{Interest, Lexed, Tag};
 use super::value::{Phase, Value};
-use super::vocabulary::{Spelling, Vocabulary};
+use super::vocabulary::Vocabulary;
 use super::{Reader, State, Step, Window, take_blank};
 
 /// How many pairs of closing tags are remembered. A tool's name and its last argument make one; only text that is made to
 /// do harm has more than this.
 const CLOSED_CAP: usize = 256;
-
-/// Which tags spell a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Form {
-    /// The dialect's name.
-    pub(super) dialect: &'static str,
-    tagged: Tagged,
-    /// What stands before the names of this call's tags.
-    prefix: String,
-}
 
 /// A call that is being read.
 #[derive(Debug)]
@@ -55,132 +45,6 @@ pub(super) struct Open {
     pub(super) faults: Vec<Fault>,
 }
 
-impl Form {
-    /// The spelling of a call whose tag begins with `prefix`.
-    pub(super) fn new(Spelling { dialect, tagged, .. }: Spelling, prefix: &str) -> Self {
-        Self { dialect, tagged, prefix: prefix.to_owned() }
-    }
-
-    /// The wrapper that calls should stand in.
-    pub(super) fn wrapper(&self) -> Option<&'static str> {
-        self.tagged.wrappers.first().copied()
-    }
-
-    /// Each argument is a tag of its own name.
-    pub(super) fn own_arguments(&self) -> bool {
-        matches!(self.tagged.tags, Tags::Own | Tags::Fixed { argument: "", .. })
-    }
-
-    /// Each tool is a tag of its own name.
-    pub(super) fn own_calls(&self) -> bool {
-        self.tagged.tags == Tags::Own
-    }
-
-    /// Lexes a tag as this call spells it.
-    pub(super) fn lex<'w>(&self, window: &'w str, last: bool, interest: impl Fn(&str, bool) -> Interest) -> Lexed<'w> {
-        if let Tags::Keyed { key, value, .. } = self.tagged.tags
-            && let Lexed::Tag(tag) = lex_in(Notation::Angle, window, last, &interest)
-            && tag.opens(key)
-        {
-            return lex_key(window, last, [key, value]);
-        }
-        lex_in(self.tagged.notation, window, last, interest)
-    }
-
-    /// The byte that every tag begins with.
-    pub(super) fn first_byte(&self) -> u8 {
-        match self.tagged.notation {
-            Notation::Angle => b'<',
-            Notation::Marked(marker) => marker.as_bytes().first().copied().unwrap_or(b'<'),
-            Notation::Delimited { open, .. } => open.as_bytes().first().copied().unwrap_or(b'<'),
-        }
-    }
-
-    /// The name of the argument that a tag opens.
-    pub(super) fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
-        let named = |argument| {
-            let (prefix, base) = tag.split_name();
-            base == argument && alike(prefix, &self.prefix)
-        };
-        match self.tagged.tags {
-            _ if tag.close => None,
-            Tags::Own | Tags::Fixed { argument: "", .. } => Some(tag.name),
-            Tags::Fixed { argument, argument_name, .. } if named(argument) => Some(argument_name.of(tag)),
-            Tags::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
-            _ => None,
-        }
-    }
-
-    /// Whether a tag of this name opens an argument, although it is not the one that closes it.
-    pub(super) fn is_key(&self, name: &str) -> bool {
-        matches!(self.tagged.tags, Tags::Keyed { key, .. } if key == name)
-    }
-
-    /// The name of the tag that closes the argument which `tag` opens.
-    fn value_close(&self, tag: &Tag<'_>) -> String {
-        match self.tagged.tags {
-            Tags::Keyed { value, .. } => value.to_owned(),
-            _ => tag.name.to_owned(),
-        }
-    }
-
-    /// Whether a tag says that the value is JSON.
-    fn is_json(&self, tag: &Tag<'_>) -> bool {
-        let typed = match self.tagged.tags {
-            Tags::Fixed { typed: Some((key, yes, _)), .. } => tag.attribute(key).is_some_and(|kind| kind != yes),
-            _ => false,
-        };
-        typed || tag.json || tag.attribute("encoding") == Some("json")
-    }
-
-    /// How a tag of that name opens, for words about it.
-    pub(super) fn spell_argument(&self, name: &str) -> String {
-        match self.tagged.tags {
-            Tags::Own | Tags::Fixed { argument: "", .. } => format!("<{name}>"),
-            Tags::Fixed { argument, argument_name, .. } => {
-                format!("<{}{argument}{}>", self.prefix, argument_name.spelled(name))
-            }
-            Tags::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
-        }
-    }
-
-    /// How a whole call is spelled, for words about it.
-    pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
-        let open = self.spell_argument(argument);
-        match self.tagged.tags {
-            Tags::Own => format!("<{name}>{open}…</{argument}></{name}>"),
-            Tags::Fixed { call, argument: tag, call_name, .. } => {
-                let prefix = &self.prefix;
-                let tag = if tag.is_empty() { argument } else { tag };
-                format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spelled(name))
-            }
-            Tags::Keyed { call, value, .. } => format!("<{call}>{name}{open}…</{value}></{call}>"),
-        }
-    }
-}
-
-impl NameIn {
-    /// The name that a tag carries.
-    pub(super) fn of<'t>(self, tag: &Tag<'t>) -> &'t str {
-        self.find(tag).1
-    }
-
-    /// The same, after its place in the tag.
-    pub(super) fn find<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
-        match self {
-            Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),
-            Self::Equals => tag.equals().or_else(|| tag.find_attribute("name")).unwrap_or_default(),
-        }
-    }
-
-    fn spelled(self, name: &str) -> String {
-        match self {
-            Self::Attribute(key) => format!(" {key}=\"{name}\""),
-            Self::Equals => format!("={name}"),
-        }
-    }
-}
-
 impl Open {
     pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>, call_close: String) -> Self {
         Self {
@@ -191,7 +55,7 @@ impl Open {
             call_close,
             given: HashSet::new(),
             argument: String::new(),
-            value: Value::new(String::new(), false),
+            value: Value::new(String::new(), false, false),
             doubt: Doubt::default(),
             faults: Vec::new(),
         }
@@ -199,7 +63,7 @@ impl Open {
 
     /// Takes the tag that opens an argument.
     pub(super) fn begin_argument(&mut self, tag: Tag<'_>, at: usize, out: &mut dyn Sink) {
-        let name = self.form.argument(&tag).unwrap_or_default();
+        let name = &*self.form.decode(self.form.argument(&tag).unwrap_or_default());
         let span = Span::new(at, at + tag.len);
         if self.given.contains(name) {
             let message = format!("`{name}` is given twice, so the value before it could end in two places");
@@ -215,11 +79,12 @@ impl Open {
             self.fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"));
         }
         self.report(out);
+        self.doubt.implied = false;
         let form = if json { ArgForm::Json } else { ArgForm::Raw };
         out.event(Event::ArgStart { index: self.index, name, form, at: span.end });
         self.given.insert(name.to_owned());
         name.clone_into(&mut self.argument);
-        self.value = Value::new(self.form.value_close(&tag), json);
+        self.value = Value::new(self.form.value_close(&tag), json, self.form.names_behind());
         self.doubt.stranger = None;
     }
 
@@ -289,6 +154,10 @@ impl Reader {
             };
             let role = open.role(&tag, vocabulary);
             let span = Span::new(self.offset + at, self.offset + at + tag.len);
+            if matches!(role, Role::ArgumentOpen) && open.ends_by(&tag, run, vocabulary) {
+                open.end_unclosed(run, (tag, span), &mut self.held, out);
+                return Step::To(at + tag.len);
+            }
             if matches!(role, Role::ArgumentClose) && open.value.depth == 0 {
                 let feed = open.emit_value(run, &mut self.held, out);
                 self.held.push_str(window.between(at, at + tag.len));
@@ -318,7 +187,8 @@ impl Reader {
             return Step::To(at);
         }
         let State::Call(open) = &mut self.state else { return Step::To(at) };
-        let tag = match open.form.lex(rest, window.last, |_, _| Interest::Any) {
+        // Half a tag at the very end decides nothing any more: the argument had ended as far as anybody can see.
+        let tag = match open.form.lex(rest, false, |_, _| Interest::Any) {
             Lexed::Partial => return Step::Wait(at),
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
@@ -342,7 +212,10 @@ impl Reader {
             return Step::To(at + tag.len);
         }
         if tag.close {
-            open.doubt.wrong_close = Some((tag.name.to_owned(), span));
+            open.doubt.misplaced = Some((Misplaced::Close, tag.name.to_owned(), span));
+        } else if open.form.begins_call(&tag, &self.vocabulary) {
+            let text = rest.get(..tag.len).unwrap_or_default().to_owned();
+            open.doubt.misplaced = Some((Misplaced::Open, text, span));
         } else if tag.is_plain() && self.vocabulary.exact(tag.name).is_none() {
             open.doubt.stranger = Some((tag.name.to_owned(), span));
         }
@@ -356,6 +229,10 @@ impl Reader {
         delta(open.index, Some(text), out);
         open.value.pending = pending;
         self.held.clear();
+        if let Phase::Closing(close, _) = open.value.phase {
+            open.doubt_implied(close);
+            open.report(out);
+        }
         open.value.phase = Phase::Body;
         open.value.before = Before::Nothing;
         Step::To(at)
@@ -401,6 +278,46 @@ impl Reader {
 }
 
 impl Open {
+    /// Whether an argument's tag ends the value before it, whose closing tag is missing: it stands first on its line in a
+    /// value on lines of its own, and opens an argument of the tool that was not given yet.
+    fn ends_by(&self, tag: &Tag<'_>, run: &str, vocabulary: &Vocabulary) -> bool {
+        let value = &self.value;
+        let line = run.ends_with('\n') || (run.is_empty() && value.pending.ends_with('\n'));
+        if !self.form.on_lines() || value.lead.is_empty() || value.depth > 0 || value.before != Before::Nothing || !line
+        {
+            return false;
+        }
+        let name = self.form.argument(tag).unwrap_or_default();
+        self.tool.is_some() && vocabulary.declares(self.tool, name) && !self.given.contains(name)
+    }
+
+    /// Ends the value by the tag of the next argument.
+    fn end_unclosed(&mut self, run: &str, (tag, span): (Tag<'_>, Span), held: &mut String, out: &mut dyn Sink) {
+        let feed = self.emit_value(run, held, out);
+        held.clear();
+        let lead = if feed == 0 { self.value.lead } else { "" };
+        out.event(Event::ArgEnd { index: self.index, lead, at: span.start - feed });
+        let close = self.form.spell_close(&self.value.close);
+        let message =
+            format!("`{close}` is missing before the next argument; the value of `{}` ends here", self.argument);
+        let fault = Fault::warning(FaultKind::WrongClose, span, message).in_call(self.index);
+        let fault = fault.in_argument(self.argument.clone());
+        self.faults.push(fault.hint(format!("close each argument with `{close}`")));
+        self.begin_argument(tag, span.start, out);
+        self.doubt.implied = true;
+    }
+
+    /// A closing tag at that offset that turned out to be content: if no closing tag was seen of the argument before, it
+    /// may have closed an example inside that one.
+    fn doubt_implied(&mut self, at: usize) {
+        if std::mem::take(&mut self.doubt.implied) {
+            let close = self.form.spell_close(&self.value.close);
+            let message = format!("`{close}` stands here, but more of the call follows: what it closes is not known");
+            let span = Span::new(at, at + close.len());
+            self.fault(FaultKind::DoubledArgument, span, message, &format!("close each argument with `{close}`"));
+        }
+    }
+
     /// The hot path: takes a whole chunk that is nothing but a piece of the value. False: look closer.
     #[inline]
     pub(super) fn take(&mut self, chunk: &str, vocabulary: &Vocabulary, out: &mut dyn Sink) -> bool {

@@ -16,6 +16,10 @@ pub(super) enum Before {
     Nothing,
     /// A call's opening tag.
     Open,
+    /// A call's opening tag, and the name behind it that is being read.
+    Naming,
+    /// The same with white space behind the name.
+    Named,
     /// A closing tag of an argument that had ended before.
     Ended,
     /// The closing tag of an unknown argument.
@@ -29,10 +33,28 @@ pub(super) struct Doubt {
     pub(super) stranger: Option<(String, Span)>,
     /// A call's close without the argument's.
     pub(super) unclosed: Option<Span>,
-    /// A closing tag in the wrong place.
-    pub(super) wrong_close: Option<(String, Span)>,
+    /// What stood in the place of the call's close.
+    pub(super) misplaced: Option<(Misplaced, String, Span)>,
+    /// The argument opened where the closing tag of the one before it is missing.
+    pub(super) implied: bool,
     /// The fault is out.
     pub(super) told: bool,
+}
+
+/// What stands where the call's close belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Misplaced {
+    /// Another closing tag.
+    Close,
+    /// The opening of the next call, or of what stands around it.
+    Open,
+}
+
+impl Before {
+    /// Whether the tag before opened a call, so that one of an argument behind it begins an example.
+    pub(super) fn opens(self) -> bool {
+        matches!(self, Self::Open | Self::Naming | Self::Named)
+    }
 }
 
 /// What a tag inside a value means.
@@ -106,7 +128,7 @@ impl Open {
                 }
             }
             Role::ArgumentOpen if top && before == Before::Stranger => self.tell_stranger(),
-            Role::ArgumentOpen if before == Before::Open => self.value.depth = self.value.depth.saturating_add(1),
+            Role::ArgumentOpen if before.opens() => self.value.depth = self.value.depth.saturating_add(1),
             Role::ArgumentOpen | Role::CallClose if top && before == Before::Ended => {
                 let message = "a value that had ended seems to go on: its closing tag stands twice".to_owned();
                 self.tell(FaultKind::DoubledArgument, span, message, "give each argument once, whole");
@@ -117,7 +139,7 @@ impl Open {
                 self.tell_stranger();
                 return true;
             }
-            Role::CallClose if before != Before::Open => _ = self.doubt.unclosed.get_or_insert(span),
+            Role::CallClose if !before.opens() => _ = self.doubt.unclosed.get_or_insert(span),
             Role::OtherClose if top => self.close_other(name),
             Role::StrangerClose if top => self.value.before = Before::Stranger,
             _ => {}
@@ -150,16 +172,23 @@ impl Open {
 
     fn tell_unclosed(&mut self) {
         let Some(span) = self.doubt.unclosed else { return };
-        let (call, argument) = (self.call_close.clone(), self.value.close.clone());
-        let message = format!("`</{call}>` stands here while `{argument}` is still open: `</{argument}>` is missing");
-        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `</{argument}>` first"));
+        let (call, argument) = (self.form.spell_close(&self.call_close), self.form.spell_close(&self.value.close));
+        let open = &self.value.close;
+        let message = format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
+        self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `{argument}` first"));
     }
 
     /// What the end of the text says about a call that was not closed.
     pub(super) fn explain_cut(&mut self, out: &mut dyn Sink) {
-        if let Some((name, span)) = self.doubt.wrong_close.take() {
-            let message = format!("`</{name}>` stands where `</{}>` was expected", self.call_close);
-            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `</{}>`", self.call_close));
+        if let Some((what, name, span)) = self.doubt.misplaced.take() {
+            let close = self.form.spell_close(&self.call_close);
+            let message = match what {
+                Misplaced::Close => {
+                    format!("`{}` stands where `{close}` was expected", self.form.spell_close(&name))
+                }
+                Misplaced::Open => format!("`{close}` is missing before `{name}`, so the call before it goes on"),
+            };
+            self.tell(FaultKind::WrongClose, span, message, &format!("close the call with `{close}`"));
         }
         self.tell_unclosed();
         self.report(out);

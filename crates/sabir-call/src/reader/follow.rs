@@ -166,7 +166,7 @@ impl Reader {
 
     /// The marker was prose after all.
     fn not_followed(&mut self, opening: Opening, out: &mut dyn Sink) {
-        let stray = is_special(&opening.tag).then(|| {
+        let stray = (is_special(&opening.tag) && !opening.words).then(|| {
             let span = Span::new(opening.at, opening.at + opening.len);
             let message = format!("`{}` opens a call, but no call follows", opening.tag);
             let fault = Fault::error(FaultKind::StrayText, span, message);
@@ -271,7 +271,14 @@ impl Reader {
         let sure = Certainty::Certain;
         out.event(Event::Mark(Mark { role, dialect: Some("harmony"), span, sure, rule }));
         self.held.clear();
-        self.state = if channel == "analysis" { State::Thought(Thought::channel(opening.at)) } else { self.outside() };
+        self.state = match self.inside.take() {
+            _ if channel == "analysis" => State::Thought(Thought::channel(opening.at)),
+            Some(inside) => State::Thought(inside),
+            None => {
+                self.begin_message();
+                State::Prose
+            }
+        };
     }
 
     /// The text ended in a head.

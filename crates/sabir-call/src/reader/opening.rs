@@ -9,33 +9,26 @@ use crate::dialect::grammar::{Notation, Tags};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::call::{Form, Open};
-use super::guess::Guess;
-use super::report::{Bare, Closed};
-use super::tag::{Interest, Lexed, Tag, alike, lex, lex_in};
-use super::vocabulary::{MarkerKind, Spelling, Spotted, THOUGHTS, is_special};
+use super::call::Open;
+use super::form::Form;
+use super::report::Bare;
+use super::tag::{Interest, Lexed, Tag};
+use super::vocabulary::{Spelling, is_special};
 use super::{Reader, State, Step, Window, take_blank, thought};
+
+impl Notation {
+    /// Length of what stands before the name in an opening tag.
+    fn name_offset(self) -> usize {
+        match self {
+            Self::Angle => 1,
+            Self::Marked(marker) => marker.len() + 1,
+            Self::Delimited { open, .. } => open.len(),
+        }
+    }
+}
 
 /// What instructions write where the name of a tool belongs; models write it too.
 const PLACEHOLDERS: [&str; 3] = ["tool_name", "function_name", "actual_tool_name"];
-
-/// What stands at a trigger.
-pub(super) enum Look {
-    /// Text.
-    Text,
-    /// More text is needed.
-    Wait,
-    /// A tool's tag with attributes or a slash: a call that is over already, what is wrong with it, and its length.
-    Malformed(Opening, Box<Fault>, usize),
-    /// Markup around calls, of that length.
-    Skip(usize),
-    /// A thought that this tag closes, and the length of its opening tag.
-    Thought(&'static str, usize),
-    /// Perhaps a call; the length of the marker.
-    Open(Opening, usize),
-    /// Perhaps calls without any marker.
-    Guess(Guess),
-}
 
 /// A marker that may open a call.
 #[derive(Debug)]
@@ -52,6 +45,8 @@ pub(super) struct Opening {
     pub(super) len: usize,
     /// Whether it stood first on its line.
     pub(super) first: bool,
+    /// Words stand behind it, on the next line.
+    pub(super) words: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,17 +75,30 @@ impl Opening {
             },
             _ => (1, tag.name),
         };
-        let (tag_name, name) = (tag.name.to_owned(), name.to_owned());
-        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first }
+        let name = match kind {
+            Kind::Fixed(spelling) => Form::new(spelling, "").decode(name).into_owned(),
+            _ => name.to_owned(),
+        };
+        let tag_name = tag.name.to_owned();
+        Self { kind, tag: tag_name, name, name_at: at + name_at, at, len: tag.len, first, words: false }
     }
 
     /// A marker that stands at that offset.
-    fn marker(text: &str, at: usize, first: bool) -> Self {
-        Self { kind: Kind::Marker, tag: text.to_owned(), name: String::new(), name_at: at, at, len: text.len(), first }
+    pub(super) fn marker(text: &str, at: usize, first: bool) -> Self {
+        Self {
+            kind: Kind::Marker,
+            tag: text.to_owned(),
+            name: String::new(),
+            name_at: at,
+            at,
+            len: text.len(),
+            first,
+            words: false,
+        }
     }
 
     /// Which tags spell the call that it may open.
-    fn form(&self) -> Option<Form> {
+    pub(super) fn form(&self) -> Option<Form> {
         match self.kind {
             Kind::Tool(spelling, _) | Kind::Unknown(spelling) | Kind::Keyed(spelling) => Some(Form::new(spelling, "")),
             Kind::Fixed(spelling) => Some(Form::new(spelling, super::tag::split_name(&self.tag).0)),
@@ -106,285 +114,36 @@ impl Opening {
         }
     }
 
+    /// Where in the opening its tag's name stands.
+    fn name_offset(&self) -> usize {
+        match self.kind {
+            Kind::Fixed(Spelling { tagged, .. }) => tagged.notation.name_offset(),
+            Kind::Wrapper(notation) => notation.name_offset(),
+            Kind::Tool(..) | Kind::Unknown(_) | Kind::Keyed(_) => 1,
+            Kind::Marker => 0,
+        }
+    }
+
     /// Whether nothing but a call begins so.
     fn certain(&self) -> bool {
         match self.kind {
             Kind::Tool(..) | Kind::Fixed(_) => self.first,
             Kind::Marker => is_special(&self.tag),
-            _ => false,
+            Kind::Wrapper(Notation::Angle) => self.first || is_special(&self.tag),
+            Kind::Wrapper(_) => true,
+            Kind::Unknown(_) | Kind::Keyed(_) => false,
         }
     }
 }
 
 impl Reader {
-    /// Judges what stands at the start of `rest`, at `at` in the window.
-    pub(super) fn look(&mut self, rest: &str, at: usize, last: bool) -> Look {
-        let mention = self.prose.mention();
-        let first = self.prose.at_line_start() && mention.is_none();
-        match self.vocabulary.spot(rest, last) {
-            Spotted::Partial => return Look::Wait,
-            Spotted::Marker(text) => {
-                if let Some(look) = self.look_at_marker(text, at, mention) {
-                    return look;
-                }
-            }
-            Spotted::None => {}
-        }
-        if mention.is_none()
-            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
-        {
-            return Look::Guess(guess);
-        }
-        let (tag, notation) = match self.lex_any(rest, last, first) {
-            (Lexed::No, _) => return Look::Text,
-            (Lexed::Partial, _) => return Look::Wait,
-            (Lexed::Tag(tag), notation) => (tag, notation),
-        };
-        if let Some(why) = mention {
-            // Not even a fence hides that a value may have been meant to go on to here.
-            if tag.close {
-                self.weigh_end(tag, at);
-            } else if !THOUGHTS.contains(&tag.name) {
-                self.past.mention(why, tag.name, self.offset + at, tag.len);
-            }
-            return Look::Text;
-        }
-        if tag.close {
-            return self.look_at_close(tag, at);
-        }
-        if let Some(close) = THOUGHTS.into_iter().find(|name| *name == tag.name) {
-            if tag.is_plain() {
-                self.past.mark(MarkRole::Thought, self.offset + at, tag.len, "a thought begins");
-                return Look::Thought(close, tag.len);
-            }
-            return Look::Text;
-        }
-        self.look_at_open(tag, at, first, notation)
-    }
-
-    /// The tag at the start of `rest`, in whatever notation.
-    fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (Lexed<'w>, Notation) {
-        let angle = match rest.starts_with('<') {
-            true => lex(rest, last, |name, close| self.interest(name, close, first)),
-            false => Lexed::No,
-        };
-        if angle != Lexed::No || self.vocabulary.is_empty() {
-            return (angle, Notation::Angle);
-        }
-        for Spelling { tagged, .. } in self.vocabulary.spellings() {
-            if tagged.notation == Notation::Angle {
-                continue;
-            }
-            let interest = |name: &str, close| self.interest_in(name, close, tagged.notation);
-            let lexed = lex_in(tagged.notation, rest, last, interest);
-            if lexed != Lexed::No {
-                return (lexed, tagged.notation);
-            }
-        }
-        (Lexed::No, Notation::Angle)
-    }
-
-    /// How much a tag of the tables matters.
-    fn interest_in(&self, name: &str, close: bool, notation: Notation) -> Interest {
-        if self.vocabulary.wrapper(name, notation).is_some()
-            || self.wrapped.as_deref().is_some_and(|it| alike(it, name))
-        {
-            return Interest::Quoted;
-        }
-        let wrapped = self.wrapped.as_deref();
-        if self.vocabulary.call(name, notation, wrapped).is_some() {
-            return Interest::Any;
-        }
-        let ends = |closed: &Closed| alike(name, &closed.argument_close) || alike(name, &closed.call_close);
-        if close && self.past.closed.iter().any(ends) {
-            return Interest::Plain;
-        }
-        Interest::None
-    }
-
-    /// How much a tag in prose matters.
-    fn interest(&self, name: &str, close: bool, first: bool) -> Interest {
-        if THOUGHTS.contains(&name) {
-            return Interest::Plain;
-        }
-        if self.vocabulary.is_empty() {
-            return Interest::None;
-        }
-        let interest = self.interest_in(name, close, Notation::Angle);
-        if interest != Interest::None {
-            return interest;
-        }
-        if self.vocabulary.keyed(name).is_some() {
-            return Interest::Plain;
-        }
-        if self.vocabulary.own().is_none() {
-            return if self.vocabulary.unheard(name).is_some() { Interest::Any } else { Interest::None };
-        }
-        match self.vocabulary.resolve(name) {
-            Some(_) if close => Interest::Plain,
-            Some(_) => Interest::Any,
-            None if self.vocabulary.unheard(name).is_some() => Interest::Any,
-            None if first && !close => Interest::Plain,
-            None => Interest::None,
-        }
-    }
-
-    /// A marker of the tables. `None`: it is none of a dialect that is listened for; it may still be a tag.
-    fn look_at_marker(&mut self, text: &'static str, at: usize, mention: Option<&'static str>) -> Option<Look> {
-        let start = self.offset + at;
-        let mut meanings = self.vocabulary.meanings(text);
-        let Some(meaning) = meanings.next() else {
-            if let Some(dialect) = self.vocabulary.owner(text).filter(|_| is_special(text) && mention.is_none()) {
-                self.past.unheard(dialect, start, text.len());
-            }
-            return None;
-        };
-        let section = meaning.kind == MarkerKind::Section;
-        // Words of a prompt's form count on lines of their own.
-        if text.ends_with(':') && !self.prose.at_line_start() {
-            return None;
-        }
-        if let Some(why) = mention {
-            self.past.mention(why, text, start, text.len());
-            return Some(Look::Text);
-        }
-        if section {
-            self.past.mark(MarkRole::Wrapper, start, text.len(), "a marker around calls");
-            return Some(Look::Skip(text.len()));
-        }
-        Some(Look::Open(Opening::marker(text, start, self.prose.at_line_start()), text.len()))
-    }
-
-    /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
-    pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<Opening>, usize)> {
-        let meaning = self.vocabulary.meanings(text).next()?;
-        let opening = (meaning.kind != MarkerKind::Section).then(|| Opening::marker(text, self.offset + at, true));
-        Some((opening, text.len()))
-    }
-
-    /// A tag of special tokens inside a thought, likewise.
-    pub(super) fn special_tag(&self, rest: &str, at: usize, last: bool) -> Option<(Option<Opening>, usize)> {
-        let (Lexed::Tag(tag), notation) = self.lex_any(rest, last, false) else { return None };
-        if notation == Notation::Angle && !tag.name.contains(['|', '｜', '‖']) {
-            return None;
-        }
-        let start = self.offset + at;
-        let wrapped = self.wrapped.as_deref();
-        let kind = match self.vocabulary.call(tag.name, notation, wrapped) {
-            Some(spelling) if !tag.close => Kind::Fixed(spelling),
-            _ => return self.vocabulary.wrapper(tag.name, notation).map(|_| (None, tag.len)),
-        };
-        Some((Some(Opening::new(kind, tag, start, true)), tag.len))
-    }
-
-    fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, notation: Notation) -> Look {
-        let start = self.offset + at;
-        let kind = if self.vocabulary.wrapper(tag.name, notation).is_some() || self.vocabulary.keyed(tag.name).is_some()
-        {
-            Kind::Wrapper(notation)
-        } else if let Some(spelling) = self.vocabulary.call(tag.name, notation, self.wrapped.as_deref()) {
-            Kind::Fixed(spelling)
-        } else {
-            let tool = self.vocabulary.resolve(tag.name);
-            match (self.vocabulary.own().filter(|_| notation == Notation::Angle), tool) {
-                (Some(spelling), Some(tool)) => Kind::Tool(spelling, tool),
-                (Some(spelling), None) if first && tag.is_plain() => Kind::Unknown(spelling),
-                _ => {
-                    if let Some(dialect) = self.vocabulary.unheard(tag.name) {
-                        self.past.unheard(dialect, start, tag.len);
-                    }
-                    return Look::Text;
-                }
-            }
-        };
-        let opening = Opening::new(kind, tag, start, first);
-        match kind {
-            Kind::Tool(..) if !tag.is_plain() && !first => Look::Text,
-            Kind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => Look::Text,
-            Kind::Tool(..) if !tag.is_plain() => {
-                let fault = malformed(&opening, tag);
-                Look::Malformed(opening, Box::new(fault), tag.len)
-            }
-            Kind::Fixed(_) if tag.empty => {
-                let fault = malformed(&opening, tag);
-                Look::Malformed(opening, Box::new(fault), tag.len)
-            }
-            _ => Look::Open(opening, tag.len),
-        }
-    }
-
     /// A call whose tag cannot be understood: over as soon as it began.
     pub(super) fn malformed_call(&mut self, opening: &Opening, fault: Fault, out: &mut dyn Sink) {
         let (index, at) = (self.begin(opening, out), fault.span.end);
         out.event(Event::Fault(&fault.in_call(index)));
         out.event(Event::CallEnd { index, at });
+        self.past.malformed = Some(opening.tag.clone());
         self.state = self.outside();
-    }
-
-    fn look_at_close(&mut self, tag: Tag<'_>, at: usize) -> Look {
-        let span = Span::new(self.offset + at, self.offset + at + tag.len);
-        if self.wrapped.as_deref().is_some_and(|wrapper| alike(wrapper, tag.name)) {
-            self.wrapped = None;
-            self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the wrapper ends");
-            return Look::Skip(tag.len);
-        }
-        self.weigh_end(tag, at);
-        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
-            self.bare_call(&bare, span);
-        }
-        Look::Text
-    }
-
-    /// Notices the closing tags of a call that is over.
-    fn weigh_end(&mut self, tag: Tag<'_>, at: usize) {
-        let span = Span::new(self.offset + at, self.offset + at + tag.len);
-        let position = self.prose.position();
-        let mut doubtful = None;
-        for (at, closed) in self.past.closed.iter_mut().enumerate() {
-            if alike(tag.name, &closed.argument_close) {
-                closed.noted = Some(position + tag.len);
-            } else if closed
-                .noted
-                .is_some_and(|noted| alike(tag.name, &closed.call_close) && self.prose.blank_since(noted))
-            {
-                doubtful = doubtful.or(Some(at));
-            }
-        }
-        if let Some(at) = doubtful {
-            self.doubtful_end(at, span);
-        }
-    }
-
-    fn bare_call(&mut self, bare: &Bare, close: Span) {
-        let (name, right) = (&bare.name, &bare.right);
-        let (kind, message) = if bare.json {
-            (FaultKind::JsonInTag, format!("`{name}` holds JSON, but each argument belongs into a tag of its own"))
-        } else {
-            (FaultKind::StrayText, format!("`{name}` holds words but no argument tags, so it is no call"))
-        };
-        let fault = Fault::error(kind, Span::new(bare.span.start, close.end), message);
-        self.past.note(fault.hint(format!("put each argument into its own tag: `{right}`")));
-    }
-
-    /// How a call that this may open is spelled.
-    fn right(&self, opening: &Opening) -> String {
-        let tool = self.vocabulary.resolve(&opening.name).and_then(|at| self.vocabulary.tool(at));
-        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("…", String::as_str);
-        opening.form().map(|form| form.spell_call(&opening.name, argument)).unwrap_or_default()
-    }
-
-    /// The closing tags of a call once more: its last value may have been meant to go on to here.
-    fn doubtful_end(&mut self, at: usize, span: Span) {
-        let closed = self.past.closed.swap_remove(at);
-        let message = format!(
-            "the value of `{}` could end in two places: the closing tags of its call stand twice",
-            closed.argument
-        );
-        for index in closed.index..self.past.calls {
-            let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
-            let fault = fault.in_argument(closed.argument.clone());
-            self.past.note(fault.hint("write each call's closing tags once, or keep them out of its values"));
-        }
     }
 
     /// White space, then whatever decides.
@@ -394,8 +153,10 @@ impl Reader {
         if rest.is_empty() {
             return Step::To(at);
         }
-        let State::Opening(opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
+        let State::Opening(mut opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
         if matches!(opening.kind, Kind::Wrapper(_) | Kind::Marker) {
+            let line = self.held.get(opening.len..).is_some_and(|blank| blank.contains('\n'));
+            opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
             return self.follow(*opening, window, at, out);
         }
         // Half a tag at the very end is waited for in vain: the call was cut, not mentioned.
@@ -415,11 +176,36 @@ impl Reader {
         if rest.starts_with('{') && self.json_body(&opening, out) {
             return Step::To(at);
         }
+        let fault = self.misread(&opening, next, (rest, at));
         // A tag that names the tool names it beyond doubt: whatever stands in it that is no argument was meant as one.
-        let bare = next.is_none() || matches!(opening.kind, Kind::Fixed(_));
+        let bare = fault.is_none() && (next.is_none() || matches!(opening.kind, Kind::Fixed(_)));
         let json = rest.starts_with('{');
         self.mention_only(*opening, bare.then_some(json), out);
+        if let Some(fault) = fault {
+            out.event(Event::Fault(&fault));
+        }
         Step::To(at)
+    }
+
+    /// What is wrong where a tag of an argument follows that does not fit the call's.
+    fn misread(&self, opening: &Opening, next: Option<Tag<'_>>, (rest, at): (&str, usize)) -> Option<Fault> {
+        let form = opening.form()?;
+        let hint = format!("write `{}`", self.right(opening));
+        match opening.kind {
+            Kind::Fixed(_) => {
+                let tag = next.filter(|tag| form.is_prefixed_otherwise(tag))?;
+                let span = Span::new(self.offset + at, self.offset + at + tag.len);
+                let message =
+                    format!("the tag `{}` does not belong to `{}`: their prefixes differ", tag.name, opening.tag);
+                Some(Fault::error(FaultKind::MalformedTag, span, message).hint(hint))
+            }
+            Kind::Keyed(_) if form.begins_half(rest) && self.vocabulary.resolve(&opening.name).is_some() => {
+                let span = Span::new(opening.at, opening.at + opening.len);
+                let message = format!("`{}` holds a key without a value, or a value without a key", opening.name);
+                Some(Fault::error(FaultKind::StrayText, span, message).hint(hint))
+            }
+            _ => None,
+        }
     }
 
     /// The tag that stands in a wrapper, if it opens a call.
@@ -487,6 +273,7 @@ impl Reader {
         }
         let span = Span::new(opening.at, opening.at + opening.len);
         let unwrapped = self.wrapped.is_none();
+        let before = self.prose.position();
         let index = self.begin_with(opening, tag, tag_at, out);
         if opening.name.is_empty() {
             let message = format!("`<{}>` does not say which tool: it has no name", opening.tag);
@@ -495,6 +282,7 @@ impl Reader {
             out.event(Event::Fault(&fault.in_call(index).hint(hint)));
         }
         if let Some(wrapper) = form.wrapper().filter(|_| unwrapped) {
+            self.past.unopened = Some(before);
             let message = format!("the call stands outside of `<{wrapper}>`");
             let fault = Fault::warning(FaultKind::MissingWrapper, span, message);
             let hint = format!("put calls between `<{wrapper}>` and `</{wrapper}>`");
@@ -532,6 +320,8 @@ impl Reader {
         self.past.calls = self.past.calls.saturating_add(1);
         self.held.clear();
         self.blank.clear();
+        self.prose.settle();
+        (self.past.malformed, self.past.unopened) = (None, None);
         let Opening { name, name_at, at, len, .. } = opening;
         let dialect = opening.form().map(|form| form.dialect);
         let chosen = self.vocabulary.selection.is_chosen();
@@ -549,6 +339,9 @@ impl Reader {
 
     /// The marker turned out to be prose. `bare`: words that are no arguments stand behind it, and whether they are JSON.
     pub(super) fn mention_only(&mut self, opening: Opening, bare: Option<bool>, out: &mut dyn Sink) {
+        if opening.words && self.words_only(&opening, out) {
+            return;
+        }
         let held = std::mem::take(&mut self.held);
         if let Some(inside) = self.inside.take() {
             thought::say(&held, out);
@@ -558,7 +351,7 @@ impl Reader {
             self.say(&held, out);
         }
         // The wrapper went out as text with the rest, and so will its end.
-        if !held.starts_with(&format!("<{}", opening.tag)) {
+        if held.find(&opening.tag) != Some(opening.name_offset()) {
             self.wrapped = None;
         }
         self.held = held;
@@ -571,9 +364,29 @@ impl Reader {
         }
     }
 
+    /// Words follow a wrapper that stands on a line of its own: the wrapper is markup all the same, and the words are text.
+    fn words_only(&mut self, opening: &Opening, out: &mut dyn Sink) -> bool {
+        if self.inside.is_some() || self.vocabulary.resolve(&opening.name).is_some() {
+            return false;
+        }
+        let held = std::mem::take(&mut self.held);
+        let words = held.get(opening.len..).unwrap_or_default().trim_ascii_start();
+        self.past.words(&opening.tag, opening.at, opening.len);
+        let (sure, span) = (Certainty::Likely, Span::new(opening.at, opening.at + opening.len));
+        let rule = "a wrapper on a line of its own, with words behind it";
+        out.event(Event::Mark(Mark { role: MarkRole::Wrapper, dialect: None, span, sure, rule }));
+        self.wrapped = Some(opening.tag.clone());
+        self.blank.clear();
+        self.prose.read(words);
+        self.say(words, out);
+        true
+    }
+
     /// The text ended behind a marker that may have opened a call.
     pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, rest: &str, out: &mut dyn Sink) {
-        if !opening.certain() {
+        let named = matches!(opening.kind, Kind::Keyed(_)) && self.vocabulary.resolve(&opening.name).is_some();
+        let certain = opening.certain() || (named && opening.first);
+        if !certain {
             self.mention_only(opening, None, out);
             return self.say(rest, out);
         }
@@ -585,7 +398,7 @@ impl Reader {
     }
 }
 
-fn malformed(opening: &Opening, tag: Tag<'_>) -> Fault {
+pub(super) fn malformed(opening: &Opening, tag: Tag<'_>) -> Fault {
     let (kind, message) = if tag.empty {
         let message = format!("the tag `{}` closes itself; it must stay open for the arguments", tag.name);
         (FaultKind::SelfClosing, message)

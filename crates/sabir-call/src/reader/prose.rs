@@ -1,12 +1,12 @@
 //! Prose: which places of a Markdown-like text only mention a call.
 //!
 //! Supported: fences of any length (`` ``` `` and `~~~`), inline code (a run of backticks, to an equal run or the end of
-//! the paragraph), indented code after a blank line, block quotes, HTML comments, and a quotation mark right before
-//! the tag. Unsupported: nested list indentation (four blanks after an empty line are code everywhere).
+//! the paragraph), indented code after a blank line, block quotes, HTML comments, `<code>` (to its close or the end of the
+//! paragraph) and `<pre>` that begins a line (to its close), and an opening quotation mark right before the tag. Unsupported: nested list indentation (four blanks after an empty line are code everywhere).
 //!
 //! One byte at a time, bounded state: where the chunks are cut cannot matter.
 
-use super::vocabulary::Triggers;
+use super::vocabulary::{SHOWN, Triggers};
 
 /// Where in the prose we are.
 #[derive(Debug, Clone)]
@@ -25,8 +25,14 @@ pub(crate) struct Prose {
     escaped: bool,
     /// Inside an HTML comment.
     comment: bool,
-    /// The previous bytes, newest last: enough to see a quotation mark.
-    last: [u8; 3],
+    /// Inside the element of [`SHOWN`] at that position.
+    shown: Option<usize>,
+    /// Nothing has been read since markup around calls.
+    fresh: bool,
+    /// An odd number of straight quotation marks precedes on this line.
+    quote: bool,
+    /// The previous bytes, newest last: enough to see a quotation mark and what stands before it.
+    last: [u8; 4],
     /// Bytes read so far, and how many of them up to the last that is no white space.
     read: usize,
     solid: usize,
@@ -68,7 +74,10 @@ impl Default for Prose {
             run_of: 0,
             escaped: false,
             comment: false,
-            last: [b'\n'; 3],
+            shown: None,
+            fresh: false,
+            quote: false,
+            last: [b'\n'; 4],
             read: 0,
             solid: 0,
         }
@@ -89,6 +98,8 @@ impl Prose {
             Some("in a code fence")
         } else if self.comment {
             Some("in an HTML comment")
+        } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(at)) {
+            Some(why)
         } else if code {
             Some("in inline code")
         } else if indented || self.line == Line::Code {
@@ -98,6 +109,39 @@ impl Prose {
         } else {
             self.quoted().then_some("behind a quotation mark")
         }
+    }
+
+    /// Takes note of a tag. True: it belongs to an element that only shows what stands in it.
+    pub(crate) fn show(&mut self, name: &str, close: bool, first: bool) -> bool {
+        let Some(at) = SHOWN.iter().position(|(shown, _)| *shown == name) else { return false };
+        if close {
+            self.shown = self.shown.filter(|open| *open != at);
+        } else if self.mention().is_none() && (first || name == "code") {
+            self.shown = Some(at);
+        }
+        true
+    }
+
+    /// Whether the run of characters right before this place would close the fence that is open, if nothing but the end of
+    /// the message followed.
+    pub(crate) fn ends_fence(&self) -> bool {
+        let closes = |fence: Fence| fence.mark == self.run_of && self.run >= fence.length;
+        self.line == Line::Run && self.fence.is_some_and(closes)
+    }
+
+    /// Whether markup around calls ends right before this place.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Markup around calls ends here.
+    pub(crate) fn refresh(&mut self) {
+        self.fresh = true;
+    }
+
+    /// A call begins here.
+    pub(crate) fn settle(&mut self) {
+        self.fresh = false;
     }
 
     /// Whether only white space precedes on this line.
@@ -152,8 +196,14 @@ impl Prose {
 
     /// After a call or a thought: a new start in the middle of a line.
     pub(crate) fn resume(&mut self) {
+        let Self { read, solid, fresh, .. } = *self;
+        *self = Self { line: Line::Inside, after_blank: false, last: *b"   >", read, solid, fresh, ..Self::default() };
+    }
+
+    /// A message begins: a new start at the start of a line.
+    pub(crate) fn begin(&mut self) {
         let (read, solid) = (self.read, self.solid);
-        *self = Self { line: Line::Inside, after_blank: false, last: *b"  >", read, solid, ..Self::default() };
+        *self = Self { read, solid, ..Self::default() };
     }
 
     /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
@@ -165,10 +215,11 @@ impl Prose {
             matches!(byte, b'`' | b'\n' | b'\\') || triggers.stop(*byte, before, false)
         };
         let stop = rest.iter().position(matters).unwrap_or(rest.len());
-        for &byte in rest.get(stop.saturating_sub(3)..stop).unwrap_or_default() {
+        for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
             self.remember(byte);
         }
         let leapt = rest.get(..stop).unwrap_or_default();
+        self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
         if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
             self.solid = self.read + solid + 1;
         }
@@ -177,18 +228,20 @@ impl Prose {
     }
 
     fn remember(&mut self, byte: u8) {
-        let [_, second, third] = self.last;
-        self.last = [second, third, byte];
+        let [_, second, third, fourth] = self.last;
+        self.last = [second, third, fourth, byte];
     }
 
     /// Takes one byte.
     pub(crate) fn byte(&mut self, byte: u8) {
         match self.last {
-            [b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code.is_none(),
-            [_, b'-', b'-'] if byte == b'>' => self.comment = false,
+            [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code.is_none(),
+            [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
         }
         self.remember(byte);
+        self.fresh = false;
+        self.quote ^= byte == b'"';
         self.read += 1;
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
@@ -296,15 +349,23 @@ impl Prose {
         self.after_blank = blank || self.line == Line::Code;
         if blank {
             self.code = None;
+            self.shown = self.shown.filter(|at| *at > 0);
         }
-        (self.line, self.indent, self.escaped) = (Line::Start, 0, false);
+        (self.line, self.indent, self.escaped, self.quote) = (Line::Start, 0, false, false);
     }
 
     fn quoted(&self) -> bool {
-        let [first, second, third] = self.last;
-        matches!(third, b'"' | b'\'')
-            || matches!([first, second, third], [0xe2, 0x80, 0x9c..=0x9e | 0x98..=0x9a])
-            || [second, third] == [0xc2, 0xab]
+        let ends_word =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'!' | b'?' | b')' | b']' | b'}');
+        match self.last {
+            // The second mark of a pair, right behind a word, closes what it quotes.
+            [_, _, before, b'"'] => self.quote || !ends_word(before),
+            [_, _, _, b'\''] | [_, _, 0xc2, 0xab] => true,
+            // These close as well, but where white space precedes they open.
+            [before, 0xe2, 0x80, 0x9d | 0x99] => before.is_ascii_whitespace(),
+            [_, 0xe2, 0x80, 0x98 | 0x9a | 0x9c | 0x9e] => true,
+            _ => false,
+        }
     }
 }
 
@@ -374,6 +435,12 @@ mod tests {
         check("a\n    <", "c");
         check("say \"<\" or “<” or «<» or '<", "mmmm");
         check("it's <", "c");
+        check("he said \"x\"<", "c");
+        check("he said “x”<", "c");
+        check("he said \"x\" and \"<", "m");
+        check("a\"<", "m");
+        check("\"\"<", "m");
+        check("”x” ”<", "m");
         check("a <!-- < -- > < --> <", "cmmc");
         check("`<!--` <", "mc");
     }

@@ -18,6 +18,12 @@ pub(super) struct Past {
     pub(super) bare: Option<Bare>,
     /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
     pub(super) closed: Vec<Closed>,
+    /// The tag of a call that was over as soon as it began, whose close may still come.
+    pub(super) malformed: Option<String>,
+    /// If the last call stood outside of its wrapper: how far the prose had come before it.
+    pub(super) unopened: Option<usize>,
+    /// A wrapper that words followed, and how many calls there were before it.
+    words: Option<(String, Span, u32)>,
     /// What was found by looking ahead, which waits for the prose before it.
     notes: Vec<Note>,
 }
@@ -80,6 +86,21 @@ impl Past {
         self.notes.push(Note::Fault(fault));
     }
 
+    /// Notes a wrapper that words follow instead of a call.
+    pub(super) fn words(&mut self, wrapper: &str, at: usize, len: usize) {
+        self.words = Some((wrapper.to_owned(), Span::new(at, at + len), self.calls));
+    }
+
+    /// The wrapper ends: without a call in it, one was meant.
+    pub(super) fn end_words(&mut self) {
+        let Some((wrapper, span, calls)) = self.words.take() else { return };
+        if calls == self.calls {
+            let message = format!("`{wrapper}` holds words but no call");
+            let fault = Fault::error(FaultKind::StrayText, span, message);
+            self.note(fault.hint("write a call into it, or leave it out"));
+        }
+    }
+
     /// Notes markup that belongs to no call.
     pub(super) fn mark(&mut self, role: MarkRole, at: usize, len: usize, rule: &'static str) {
         let span = Span::new(at, at + len);
@@ -100,11 +121,10 @@ impl Past {
 
     /// A thought that never ended.
     pub(super) fn unclosed_thought(&self, thought: Thought, out: &mut dyn Sink) {
-        let Some((close, start)) = thought.unclosed() else { return };
-        let message =
-            format!("`<{close}>` was opened here and never closed, so all that follows was read as a thought");
-        let span = Span::new(start, start + close.len() + 2);
-        let hint = format!("write `</{close}>` before calling a tool");
+        let Some((open, close, start)) = thought.unclosed() else { return };
+        let message = format!("`{open}` was opened here and never closed, so all that follows was read as a thought");
+        let span = Span::new(start, start + open.len());
+        let hint = format!("write `{close}` before calling a tool");
         let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
         out.event(Event::Fault(&fault));
         // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
@@ -116,6 +136,8 @@ impl Past {
 
     /// A message without calls that holds something like one: perhaps a call was meant.
     pub(super) fn report(&mut self, out: &mut dyn Sink) {
+        self.end_words();
+        self.tell(out);
         let (mention, unheard) = (self.mention.take(), self.unheard.take());
         if self.calls > 0 {
             return;

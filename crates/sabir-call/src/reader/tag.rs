@@ -198,12 +198,15 @@ fn lex_delimited<'w>(
         return if last || inside.len() >= TAG_CAP { Lexed::No } else { Lexed::Partial };
     };
     let text = inside.get(..length).unwrap_or_default();
+    // Where special tokens are written out, a blank may get between them and the name.
+    let blank = text.len() - text.trim_start().len();
+    let text = text.trim_start();
     let name_end = text.find(char::is_whitespace).unwrap_or(text.len());
     let (name, attributes) = text.split_at_checked(name_end).unwrap_or((text, ""));
     if name.is_empty() || interest(name, closes) == Interest::None {
         return Lexed::No;
     }
-    let attributes_at = marker.len() + name_end + attributes.len() - attributes.trim_start().len();
+    let attributes_at = marker.len() + blank + name_end + attributes.len() - attributes.trim_start().len();
     let len = marker.len() + length + end.len();
     Lexed::Tag(Tag {
         close: closes,

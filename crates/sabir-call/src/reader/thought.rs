@@ -17,12 +17,16 @@ pub(super) struct Thought {
     end: End,
     /// Offset of its opening tag.
     start: usize,
+    /// A marker around calls opened in it.
+    section: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The closing tag of this name.
     Tag(&'static str),
+    /// The closing one of these markers.
+    Marker(&'static str, &'static str),
     /// A token of the harmony dialect.
     Harmony,
     /// The end of the text.
@@ -32,23 +36,29 @@ enum End {
 impl Thought {
     /// A thought between tags of that name.
     pub(super) fn new(name: &'static str, start: usize) -> Self {
-        Self { end: End::Tag(name), start }
+        Self { end: End::Tag(name), start, section: false }
+    }
+
+    /// A thought between markers.
+    pub(super) fn between(open: &'static str, close: &'static str, start: usize) -> Self {
+        Self { end: End::Marker(open, close), start, section: false }
     }
 
     /// A message on the analysis channel.
     pub(super) fn channel(start: usize) -> Self {
-        Self { end: End::Harmony, start }
+        Self { end: End::Harmony, start, section: false }
     }
 
     /// All of a text.
     pub(super) fn endless() -> Self {
-        Self { end: End::Never, start: 0 }
+        Self { end: End::Never, start: 0, section: false }
     }
 
-    /// The closing tag that should have come, and where the thought began.
-    pub(super) fn unclosed(self) -> Option<(&'static str, usize)> {
+    /// What opened it, what should have closed it, and where it began.
+    pub(super) fn unclosed(self) -> Option<(String, String, usize)> {
         match self.end {
-            End::Tag(name) => Some((name, self.start)),
+            End::Tag(name) => Some((format!("<{name}>"), format!("</{name}>"), self.start)),
+            End::Marker(open, close) => Some((open.to_owned(), close.to_owned(), self.start)),
             End::Harmony | End::Never => None,
         }
     }
@@ -58,7 +68,16 @@ impl Thought {
         match self.end {
             End::Tag(close) => name == close,
             End::Harmony => HARMONY.contains(&name),
-            End::Never => false,
+            End::Marker(..) | End::Never => false,
+        }
+    }
+
+    /// Length of the marker at the start of `text` that ends it. `None`: more text is needed.
+    fn marker(self, text: &str, last: bool) -> Option<usize> {
+        match self.end {
+            End::Marker(_, close) if text.starts_with(close) => Some(close.len()),
+            End::Marker(_, close) if !last && close.starts_with(text) => None,
+            _ => Some(0),
         }
     }
 
@@ -68,7 +87,7 @@ impl Thought {
             End::Tag(close) => tag.closes(close).then_some(tag.len),
             End::Harmony if matches!(tag.name, "|start|" | "|channel|") => Some(0),
             End::Harmony => HARMONY.contains(&tag.name).then_some(tag.len),
-            End::Never => None,
+            End::Marker(..) | End::Never => None,
         }
     }
 }
@@ -78,22 +97,34 @@ impl Reader {
     pub(super) fn thought(&mut self, window: Window<'_>, from: usize, thought: Thought, out: &mut dyn Sink) -> Step {
         let (mut at, mut said) = (from, from);
         loop {
-            let Some(found) = find(b'<', window.from(at).as_bytes()) else {
+            let Some(found) = first_tag(window.from(at).as_bytes(), self.vocabulary.marked) else {
                 say(window.from(said), out);
                 self.prose.read(last_char(window.from(from)).unwrap_or_default());
                 return Step::To(window.text.len());
             };
             at += found;
             let tail = window.from(at);
+            match thought.marker(tail, window.last) {
+                Some(0) => {}
+                Some(len) => {
+                    self.end_thought(window.between(said, at), (at, len), out);
+                    return Step::To(at + len);
+                }
+                None => {
+                    say(window.between(said, at), out);
+                    return Step::Wait(at);
+                }
+            }
             if let Some(step) = self.special(window, (said, at), thought, out) {
                 return step;
             }
             let before = last_char(window.between(from, at));
             let ticked = before.map_or(self.prose.previous() == b'`', |c| c == "`");
-            let lexed = lex(tail, window.last, |name, _| match thought.names(name) {
+            let interest = |name: &str, _| match thought.names(name) {
                 true => Interest::Plain,
                 false => self.vocabulary.interest_in_thought(name),
-            });
+            };
+            let lexed = if tail.starts_with('<') { lex(tail, window.last, interest) } else { Lexed::No };
             // Between backticks the closing tag is only mentioned, which takes one more character to see.
             let after = |tag: Tag<'_>| tail.as_bytes().get(tag.len).copied();
             let ends = |tag: Tag<'_>| thought.ends(tag).filter(|_| !(ticked && after(tag) == Some(b'`')));
@@ -106,10 +137,7 @@ impl Reader {
             match lexed {
                 Lexed::Tag(tag) => {
                     if let Some(len) = ends(tag) {
-                        say(window.between(said, at), out);
-                        self.past.mark(MarkRole::Thought, self.offset + at, len, "the thought ends");
-                        self.past.tell(out);
-                        self.state = State::Gap;
+                        self.end_thought(window.between(said, at), (at, len), out);
                         return Step::To(at + len);
                     }
                     if !tag.close && !thought.names(tag.name) {
@@ -130,6 +158,13 @@ impl Reader {
         }
     }
 
+    fn end_thought(&mut self, rest: &str, (at, len): (usize, usize), out: &mut dyn Sink) {
+        say(rest, out);
+        self.past.mark(MarkRole::Thought, self.offset + at, len, "the thought ends");
+        self.past.tell(out);
+        self.state = State::Gap;
+    }
+
     /// A call in special tokens at `at`, which no fence and no quotation hides here.
     fn special(
         &mut self,
@@ -142,12 +177,11 @@ impl Reader {
         if thought.end == End::Harmony {
             return None;
         }
-        let special = match self.vocabulary.spot_special(rest, window.last) {
-            Spotted::None => self.special_tag(rest, at, window.last),
-            Spotted::Partial => None,
-            Spotted::Marker(text) => self.special_marker(text, at),
+        let (special, waits) = match self.vocabulary.spot_special(rest, window.last) {
+            Spotted::None => self.special_tag(rest, (at, thought.section), window.last),
+            Spotted::Partial => (None, true),
+            Spotted::Marker(text) => (self.special_marker(text, at), false),
         };
-        let waits = special.is_none() && self.vocabulary.spot_special(rest, window.last) == Spotted::Partial;
         if special.is_none() && !waits {
             return None;
         }
@@ -158,13 +192,24 @@ impl Reader {
         };
         self.inside = Some(thought);
         let Some(opening) = opening else {
-            self.state = self.outside();
+            self.wrapped = None;
+            let section = self.vocabulary.opens_section(window.between(at, at + len));
+            self.state = State::Thought(Thought { section, ..thought });
+            self.inside = None;
             return Some(Step::To(at + len));
         };
         self.held.clear();
         self.held.push_str(window.between(at, at + len));
         self.state = State::Opening(Box::new(opening));
         Some(Step::To(at + len))
+    }
+}
+
+/// Where a tag may begin.
+fn first_tag(hay: &[u8], marked: Option<u8>) -> Option<usize> {
+    match marked {
+        Some(byte) => memchr::memchr2(b'<', byte, hay),
+        None => find(b'<', hay),
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Value {
     pub(super) inner: Vec<(String, usize)>,
     /// The tag before, if only white space has followed it.
     pub(super) before: Before,
+    /// A tool's name may stand behind a call's opening tag.
+    pub(super) named: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +37,9 @@ pub(super) enum Phase {
 
 impl Value {
     /// In JSON text, where the argument's tag says so, a line feed at the start means nothing.
-    pub(super) fn new(close: String, json: bool) -> Self {
+    pub(super) fn new(close: String, json: bool, named: bool) -> Self {
         let phase = if json { Phase::Body } else { Phase::Start };
-        Self { close, phase, lead: "", pending: "", depth: 0, inner: Vec::new(), before: Before::Nothing }
+        Self { close, phase, lead: "", pending: "", depth: 0, inner: Vec::new(), before: Before::Nothing, named }
     }
 
     /// Length of the line feed at the end of `text` that would pair with the one at the start of the value.
@@ -92,8 +94,16 @@ impl Value {
 
     /// Takes note of text between two tags.
     pub(super) fn pass(&mut self, text: &str) {
-        if self.before != Before::Nothing && text.bytes().any(|byte| !byte.is_ascii_whitespace()) {
-            self.before = Before::Nothing;
+        for byte in text.bytes() {
+            let blank = byte.is_ascii_whitespace();
+            let name = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':') || !byte.is_ascii();
+            self.before = match self.before {
+                Before::Nothing => return,
+                Before::Naming if blank => Before::Named,
+                Before::Open | Before::Naming if name && self.named => Before::Naming,
+                before if blank => before,
+                _ => Before::Nothing,
+            };
         }
     }
 }

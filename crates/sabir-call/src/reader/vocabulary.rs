@@ -7,7 +7,11 @@ use crate::tool::{ToolSet, nearest};
 use super::tag::{Interest, alike, split_name};
 
 /// Tags whose content is a thought.
-pub(crate) const THOUGHTS: [&str; 2] = ["thinking", "think"];
+const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "thought"];
+/// Those among them that may as well be a tool's name.
+const WORDS: [&str; 2] = ["reasoning", "thought"];
+/// Tags of HTML that show what stands in them, with why a call in them is only mentioned.
+pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];
 /// Ends a message of the harmony dialect; which of them, matters to servers alone.
 const HARMONY_ENDS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
 /// Opens a message of the harmony dialect.
@@ -26,6 +30,8 @@ pub(crate) struct Vocabulary {
     pub(crate) bare_python: Option<&'static str>,
     /// The bytes at which prose must be looked at.
     pub(crate) triggers: Triggers,
+    /// What tags begin with where it is not `<`.
+    pub(crate) marked: Option<u8>,
 }
 
 /// What the parser needs to know of a tool.
@@ -64,6 +70,8 @@ pub(crate) enum MarkerKind {
     Channel,
     /// Nothing: it stands around calls.
     Section,
+    /// A thought, up to the other marker.
+    Thought(&'static str),
 }
 
 /// Which marker stands at a place.
@@ -127,6 +135,7 @@ impl Vocabulary {
             bare_json: None,
             bare_python: None,
             triggers: Triggers::default(),
+            marked: None,
         };
         made.triggers.add(b'<');
         if !made.is_empty() {
@@ -146,7 +155,10 @@ impl Vocabulary {
                 self.tagged.push(Spelling { dialect: name, tagged, listened });
                 if let Notation::Marked(marker) = tagged.notation {
                     marker.bytes().take(1).for_each(|byte| self.triggers.add(byte));
+                    self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
                 }
+                markers.extend(tagged.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+                markers.extend(tagged.thought.map(|(_, close)| section(close)));
                 markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
             }
             Grammar::Json(table) => {
@@ -227,15 +239,48 @@ impl Vocabulary {
         self.tagged.iter().copied().filter(|spelling| spelling.listened)
     }
 
+    /// Whether a tag of this name stands around calls in some dialect that is listened for.
+    pub(crate) fn wraps(&self, name: &str) -> bool {
+        self.spellings().any(|spelling| spelling.tagged.wraps(name))
+    }
+
     /// The spelling whose wrapper has this name, written in this notation.
     pub(crate) fn wrapper(&self, name: &str, notation: Notation) -> Option<Spelling> {
         self.spellings().find(|spelling| spelling.tagged.notation == notation && spelling.tagged.wraps(name))
+    }
+
+    /// Whether a marker opens what stands around calls in tags.
+    pub(crate) fn opens_section(&self, text: &str) -> bool {
+        self.spellings().any(|it| it.tagged.sections.iter().any(|(open, _)| *open == text))
+    }
+
+    /// Whether a tag of this name only stands around words, in this notation.
+    pub(crate) fn frames(&self, name: &str, notation: Notation) -> bool {
+        self.spellings().any(|it| it.tagged.notation == notation && it.tagged.frames.contains(&name))
     }
 
     /// The spelling in which a tag of this name opens a call; one that has this wrapper is preferred, then one whose
     /// prefix it is.
     pub(crate) fn call(&self, name: &str, notation: Notation, wrapper: Option<&str>) -> Option<Spelling> {
         best(self.spellings(), name, notation, wrapper)
+    }
+
+    /// The spelling whose call's tag this name misses by a letter or by capitals.
+    pub(crate) fn misspelt(&self, name: &str) -> Option<Spelling> {
+        let (prefix, base) = split_name(name);
+        self.spellings().find(|spelling| {
+            let call = match spelling.tagged.tags {
+                Tags::Fixed { call, .. } => call,
+                Tags::Own | Tags::Keyed { .. } => return false,
+            };
+            spelling.tagged.notation == Notation::Angle && spelling.tagged.has_prefix(prefix) && slipped(base, call)
+        })
+    }
+
+    /// The name of a tag whose content is a thought.
+    pub(crate) fn thought(&self, name: &str) -> Option<&'static str> {
+        let found = THOUGHTS.into_iter().find(|known| *known == name)?;
+        if WORDS.contains(&found) && self.exact(found).is_some() { None } else { Some(found) }
     }
 
     /// A dialect that is not listened for, but has such a tag.
@@ -279,6 +324,11 @@ impl Vocabulary {
     /// Whether an unknown tag reads like the name of a tool rather than like some markup.
     pub(crate) fn resembles(&self, name: &str) -> bool {
         name.contains('_') || self.near(name)
+    }
+
+    /// The same, more strictly and without any cost: for tags in the middle of a line, of which there are many.
+    pub(crate) fn recalls(&self, name: &str) -> bool {
+        name.contains('_') || self.tools.iter().any(|tool| slipped(name, &tool.name))
     }
 
     /// Whether a tool has nearly this name.
@@ -326,6 +376,19 @@ impl Tagged {
     fn has_prefix(&self, prefix: &str) -> bool {
         self.prefixes.iter().any(|known| alike(known, prefix) || (*known == ":" && prefix.ends_with(':')))
     }
+}
+
+/// Whether a name is another one with capitals, a letter too many, too few or wrong, or two letters swapped.
+fn slipped(name: &str, right: &str) -> bool {
+    if name == right {
+        return false;
+    }
+    let (name, right) = (name.as_bytes(), right.as_bytes());
+    let same = |(one, other): &(&u8, &u8)| one.eq_ignore_ascii_case(other);
+    let head = name.iter().zip(right).take_while(same).count();
+    let rest = |text: &[u8]| text.len() - head;
+    let tail = name.iter().rev().zip(right.iter().rev()).take_while(same).count().min(rest(name)).min(rest(right));
+    matches!((rest(name) - tail, rest(right) - tail), (0 | 1, 0 | 1) | (2, 2))
 }
 
 /// Whether a marker is made of special tokens.

@@ -16,3 +16,4 @@ mod prompt;
 mod reasoning;
 mod roundtrip;
 mod specs;
+mod tags;

@@ -221,6 +221,24 @@ fn a_task_in_a_dialect_of_ones_own() {
     assert_eq!(names(world.work.path()), ["mine.toml"]);
 }
 
+#[test]
+fn the_documented_tables_are_read() {
+    let world = World::new();
+    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dialects.md")).unwrap();
+    let tables = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let file = world.write("documented.toml", tables).display().to_string();
+    for (name, call) in [
+        ("acme", r#"<acme>{"name": "read_file", "arguments": {"path": "v"}}</acme>"#),
+        ("deeds", r#"<deeds><deed name="read_file"><with name="path">v</with></deed></deeds>"#),
+        ("snake", r#"<py>[read_file(path="v")]</py>"#),
+        ("gem", "<gem>call:read_file{path:<q>v<q>}</gem>"),
+    ] {
+        let (code, out, errors) =
+            pipe(&world, &["parse", "--dialects", &file, "--dialect", name, "--output", "json"], call);
+        assert_eq!((code, &object(&out)["parts"][0]["arguments"]), (0, &json!({"path": "v"})), "{name}: {out}{errors}");
+    }
+}
+
 /// A bad file: exit 2, with file, line, key and what to do.
 #[test]
 fn bad_tables() {

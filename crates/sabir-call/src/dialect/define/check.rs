@@ -125,6 +125,8 @@ fn tagged(table: &DialectTable) -> Result<Tagged, DefineError> {
     }
     let (call_name, argument_name, typed) = (name_in, name_in, None);
     Ok(Tagged {
+        frames: &[],
+        thought: None,
         notation: Notation::Angle,
         tags: Tags::Fixed { call, argument, call_name, argument_name, typed },
         wrappers,

@@ -1,0 +1,202 @@
+//! Forms: which tags spell a call, and what a tag means in it.
+//!
+//! Everything here is an answer to one tag, by the row of the dialect's table and by the prefix that the call's own tag has.
+
+use std::borrow::Cow;
+
+use crate::dialect::grammar::{NameIn, Notation, Tagged, Tags};
+
+use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key};
+use super::vocabulary::{Spelling, Vocabulary};
+
+/// Which tags spell a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Form {
+    /// The dialect's name.
+    pub(super) dialect: &'static str,
+    tagged: Tagged,
+    /// What stands before the names of this call's tags.
+    prefix: String,
+}
+
+impl Form {
+    /// The spelling of a call whose tag begins with `prefix`.
+    pub(super) fn new(Spelling { dialect, tagged, .. }: Spelling, prefix: &str) -> Self {
+        Self { dialect, tagged, prefix: prefix.to_owned() }
+    }
+
+    /// The wrapper that calls should stand in.
+    pub(super) fn wrapper(&self) -> Option<&'static str> {
+        self.tagged.wrappers.first().copied()
+    }
+
+    /// Each argument is a tag of its own name.
+    pub(super) fn own_arguments(&self) -> bool {
+        matches!(self.tagged.tags, Tags::Own | Tags::Fixed { argument: "", .. })
+    }
+
+    /// The tool's name stands as text behind the call's tag.
+    pub(super) fn names_behind(&self) -> bool {
+        matches!(self.tagged.tags, Tags::Keyed { .. })
+    }
+
+    /// Every value stands on lines of its own.
+    pub(super) fn on_lines(&self) -> bool {
+        matches!(self.tagged.tags, Tags::Fixed { argument_name: NameIn::Equals, .. })
+    }
+
+    /// How a closing tag of that name is written, for words about it.
+    pub(super) fn spell_close(&self, name: &str) -> String {
+        match self.tagged.notation {
+            Notation::Delimited { close, end, .. } => format!("{close}{name}{end}"),
+            Notation::Angle | Notation::Marked(_) => format!("</{name}>"),
+        }
+    }
+
+    /// Whether the tag opens a call, or what stands around calls.
+    pub(super) fn begins_call(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> bool {
+        let call = match self.tagged.tags {
+            Tags::Own => vocabulary.exact(tag.name).is_some(),
+            Tags::Fixed { call, .. } => tag.split_name().1 == call,
+            Tags::Keyed { call, .. } => tag.name == call,
+        };
+        !tag.close && (call || self.tagged.wraps(tag.name))
+    }
+
+    /// Each tool is a tag of its own name.
+    pub(super) fn own_calls(&self) -> bool {
+        self.tagged.tags == Tags::Own
+    }
+
+    /// Lexes a tag as this call spells it.
+    pub(super) fn lex<'w>(&self, window: &'w str, last: bool, interest: impl Fn(&str, bool) -> Interest) -> Lexed<'w> {
+        if let Tags::Keyed { key, value, .. } = self.tagged.tags
+            && let Lexed::Tag(tag) = lex_in(Notation::Angle, window, last, &interest)
+            && tag.opens(key)
+        {
+            return lex_key(window, last, [key, value]);
+        }
+        lex_in(self.tagged.notation, window, last, interest)
+    }
+
+    /// The byte that every tag begins with.
+    pub(super) fn first_byte(&self) -> u8 {
+        match self.tagged.notation {
+            Notation::Angle => b'<',
+            Notation::Marked(marker) => marker.as_bytes().first().copied().unwrap_or(b'<'),
+            Notation::Delimited { open, .. } => open.as_bytes().first().copied().unwrap_or(b'<'),
+        }
+    }
+
+    /// A name as a tag carries it. Where special tokens stand in the places of angle brackets, it is escaped as in XML.
+    pub(super) fn decode<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        if !matches!(self.tagged.notation, Notation::Delimited { .. }) || !name.contains('&') {
+            return Cow::Borrowed(name);
+        }
+        let plain = name.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
+        Cow::Owned(plain.replace("&amp;", "&"))
+    }
+
+    /// The name of the argument that a tag opens.
+    pub(super) fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
+        let named = |argument| {
+            let (prefix, base) = tag.split_name();
+            base == argument && alike(prefix, &self.prefix)
+        };
+        match self.tagged.tags {
+            _ if tag.close => None,
+            Tags::Own | Tags::Fixed { argument: "", .. } => Some(tag.name),
+            Tags::Fixed { argument, argument_name, .. } if named(argument) => Some(argument_name.of(tag)),
+            Tags::Keyed { key, .. } if tag.name == key => Some(tag.attributes),
+            _ => None,
+        }
+    }
+
+    /// Whether a tag would open an argument if it had the prefix of the call.
+    pub(super) fn is_prefixed_otherwise(&self, tag: &Tag<'_>) -> bool {
+        match self.tagged.tags {
+            Tags::Fixed { argument, .. } if !argument.is_empty() => {
+                !tag.close && tag.split_name().1 == argument && self.argument(tag).is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the text begins with a key or a value that is not a whole pair.
+    pub(super) fn begins_half(&self, text: &str) -> bool {
+        let Tags::Keyed { key, value, .. } = self.tagged.tags else { return false };
+        let opens = |name: &str| {
+            text.strip_prefix('<').and_then(|text| text.strip_prefix(name)).is_some_and(|text| text.starts_with('>'))
+        };
+        opens(key) || opens(value)
+    }
+
+    /// Whether a tag of this name opens an argument, although it is not the one that closes it.
+    pub(super) fn is_key(&self, name: &str) -> bool {
+        matches!(self.tagged.tags, Tags::Keyed { key, .. } if key == name)
+    }
+
+    /// The name of the tag that closes the argument which `tag` opens.
+    pub(super) fn value_close(&self, tag: &Tag<'_>) -> String {
+        match self.tagged.tags {
+            Tags::Keyed { value, .. } => value.to_owned(),
+            _ => tag.name.to_owned(),
+        }
+    }
+
+    /// Whether a tag says that the value is JSON.
+    pub(super) fn is_json(&self, tag: &Tag<'_>) -> bool {
+        let typed = match self.tagged.tags {
+            Tags::Fixed { typed: Some((key, yes, _)), .. } => tag.attribute(key).is_some_and(|kind| kind != yes),
+            _ => false,
+        };
+        typed || tag.json || tag.attribute("encoding") == Some("json")
+    }
+
+    /// How a tag of that name opens, for words about it.
+    pub(super) fn spell_argument(&self, name: &str) -> String {
+        match self.tagged.tags {
+            Tags::Own | Tags::Fixed { argument: "", .. } => format!("<{name}>"),
+            Tags::Fixed { argument, argument_name, .. } => {
+                format!("<{}{argument}{}>", self.prefix, argument_name.spelled(name))
+            }
+            Tags::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
+        }
+    }
+
+    /// How a whole call is spelled, for words about it.
+    pub(super) fn spell_call(&self, name: &str, argument: &str) -> String {
+        let open = self.spell_argument(argument);
+        match self.tagged.tags {
+            Tags::Own => format!("<{name}>{open}…</{argument}></{name}>"),
+            Tags::Fixed { call, argument: tag, call_name, .. } => {
+                let prefix = &self.prefix;
+                let tag = if tag.is_empty() { argument } else { tag };
+                format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spelled(name))
+            }
+            Tags::Keyed { call, value, .. } => format!("<{call}>{name}{open}…</{value}></{call}>"),
+        }
+    }
+}
+
+impl NameIn {
+    /// The name that a tag carries.
+    pub(super) fn of<'t>(self, tag: &Tag<'t>) -> &'t str {
+        self.find(tag).1
+    }
+
+    /// The same, after its place in the tag.
+    pub(super) fn find<'t>(self, tag: &Tag<'t>) -> (usize, &'t str) {
+        match self {
+            Self::Attribute(key) => tag.find_attribute(key).unwrap_or_default(),
+            Self::Equals => tag.equals().or_else(|| tag.find_attribute("name")).unwrap_or_default(),
+        }
+    }
+
+    fn spelled(self, name: &str) -> String {
+        match self {
+            Self::Attribute(key) => format!(" {key}=\"{name}\""),
+            Self::Equals => format!("={name}"),
+        }
+    }
+}

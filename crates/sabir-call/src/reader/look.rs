@@ -1,0 +1,377 @@
+//! Looking: what stands at a trigger in prose.
+//!
+//! Supported: markers, tags of calls and wrappers, thoughts, guesses without any marker, closing tags of calls that are over.
+//! Unsupported: whatever stands inside a region, which its machine reads.
+//!
+//! Nothing is decided here that needs the text behind a marker: that is what `reader/opening.rs` waits for.
+
+use crate::dialect::grammar::Notation;
+use crate::event::MarkRole;
+use crate::fault::{Fault, FaultKind, Span};
+
+use super::Reader;
+use super::guess::Guess;
+use super::opening::{Kind, Opening, malformed};
+use super::report::{Bare, Closed};
+use super::tag::{Interest, Lexed, Tag, alike, lex, lex_in};
+use super::thought::Thought;
+use super::vocabulary::{MarkerKind, SHOWN, Spelling, Spotted, is_special};
+
+/// What stands at a trigger.
+pub(super) enum Look {
+    /// Text.
+    Text,
+    /// More text is needed.
+    Wait,
+    /// A tool's tag with attributes or a slash: a call that is over already, what is wrong with it, and its length.
+    Malformed(Opening, Box<Fault>, usize),
+    /// Markup around calls, of that length.
+    Skip(usize),
+    /// Markup around words, of that length.
+    Frame(usize),
+    /// A thought, and the length of its opening tag.
+    Thought(Thought, usize),
+    /// Perhaps a call; the length of the marker.
+    Open(Opening, usize),
+    /// Perhaps calls without any marker.
+    Guess(Guess),
+}
+
+impl Reader {
+    /// Judges what stands at the start of `rest`, at `at` in the window.
+    pub(super) fn look(&mut self, rest: &str, at: usize, last: bool) -> Look {
+        let mention = self.prose.mention();
+        let first = self.prose.at_line_start() && mention.is_none();
+        let fresh = first || (self.prose.is_fresh() && mention.is_none());
+        match self.vocabulary.spot(rest, last) {
+            Spotted::Partial => return Look::Wait,
+            Spotted::Marker(text) => {
+                if let Some(look) = self.look_at_marker(text, at, mention) {
+                    return look;
+                }
+            }
+            Spotted::None => {}
+        }
+        if mention.is_none()
+            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
+        {
+            return Look::Guess(guess);
+        }
+        let first = fresh;
+        let (tag, notation) = match self.lex_any(rest, last, first) {
+            (Lexed::No, _) => return Look::Text,
+            (Lexed::Partial, _) => return Look::Wait,
+            (Lexed::Tag(tag), notation) => (tag, notation),
+        };
+        if notation == Notation::Angle && tag.is_plain() && self.prose.show(tag.name, tag.close, first) {
+            return Look::Text;
+        }
+        let ends = tag.close && self.vocabulary.frames(tag.name, notation) && self.prose.ends_fence();
+        if let Some(why) = mention.filter(|_| !ends) {
+            // Not even a fence hides that a value may have been meant to go on to here.
+            if tag.close {
+                self.weigh_end(tag, at);
+            } else if self.vocabulary.thought(tag.name).is_none() {
+                self.past.mention(why, tag.name, self.offset + at, tag.len);
+            }
+            return Look::Text;
+        }
+        if self.vocabulary.frames(tag.name, notation) {
+            self.past.mark(MarkRole::Wrapper, self.offset + at, tag.len, "a tag around the words of a message");
+            return if tag.close { Look::Skip(tag.len) } else { Look::Frame(tag.len) };
+        }
+        if tag.close {
+            return self.look_at_close(tag, at);
+        }
+        if let Some(close) = self.vocabulary.thought(tag.name) {
+            if tag.is_plain() {
+                self.past.mark(MarkRole::Thought, self.offset + at, tag.len, "a thought begins");
+                return Look::Thought(Thought::new(close, self.offset + at), tag.len);
+            }
+            return Look::Text;
+        }
+        self.look_at_open(tag, at, first, notation)
+    }
+
+    /// The tag at the start of `rest`, in whatever notation.
+    fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (Lexed<'w>, Notation) {
+        let angle = match rest.starts_with('<') {
+            true => lex(rest, last, |name, close| self.interest(name, close, first)),
+            false => Lexed::No,
+        };
+        if angle != Lexed::No || self.vocabulary.is_empty() {
+            return (angle, Notation::Angle);
+        }
+        for Spelling { tagged, .. } in self.vocabulary.spellings() {
+            if tagged.notation == Notation::Angle {
+                continue;
+            }
+            let interest = |name: &str, close| self.interest_in(name, close, tagged.notation);
+            let lexed = lex_in(tagged.notation, rest, last, interest);
+            if lexed != Lexed::No {
+                return (lexed, tagged.notation);
+            }
+        }
+        (Lexed::No, Notation::Angle)
+    }
+
+    /// How much a tag of the tables matters.
+    fn interest_in(&self, name: &str, close: bool, notation: Notation) -> Interest {
+        if self.vocabulary.frames(name, notation)
+            || self.vocabulary.wrapper(name, notation).is_some()
+            || self.wrapped.as_deref().is_some_and(|it| alike(it, name))
+        {
+            return Interest::Quoted;
+        }
+        let wrapped = self.wrapped.as_deref();
+        if self.vocabulary.call(name, notation, wrapped).is_some() {
+            return Interest::Any;
+        }
+        let ends = |closed: &Closed| alike(name, &closed.argument_close) || alike(name, &closed.call_close);
+        if close && self.past.closed.iter().any(ends) {
+            return Interest::Plain;
+        }
+        Interest::None
+    }
+
+    /// How much a tag in prose matters.
+    fn interest(&self, name: &str, close: bool, first: bool) -> Interest {
+        if self.vocabulary.thought(name).is_some() || SHOWN.iter().any(|(shown, _)| *shown == name) {
+            return Interest::Plain;
+        }
+        if self.vocabulary.is_empty() {
+            return Interest::None;
+        }
+        let interest = self.interest_in(name, close, Notation::Angle);
+        if interest != Interest::None {
+            return interest;
+        }
+        if self.vocabulary.keyed(name).is_some() {
+            return Interest::Plain;
+        }
+        if !close && self.vocabulary.misspelt(name).is_some() {
+            return Interest::Any;
+        }
+        if self.vocabulary.own().is_none() {
+            return if self.vocabulary.unheard(name).is_some() { Interest::Any } else { Interest::None };
+        }
+        match self.vocabulary.resolve(name) {
+            Some(_) if close => Interest::Plain,
+            Some(_) => Interest::Any,
+            None if self.vocabulary.unheard(name).is_some() => Interest::Any,
+            // No tool is named like a special token.
+            None if close || name.contains('|') => Interest::None,
+            // In the middle of a line only what reads like a tool's name is worth waiting for.
+            None if first || self.vocabulary.recalls(name) => Interest::Plain,
+            None => Interest::None,
+        }
+    }
+
+    /// A marker of the tables. `None`: it is none of a dialect that is listened for; it may still be a tag.
+    fn look_at_marker(&mut self, text: &'static str, at: usize, mention: Option<&'static str>) -> Option<Look> {
+        let start = self.offset + at;
+        let mut meanings = self.vocabulary.meanings(text);
+        let Some(meaning) = meanings.next() else {
+            if let Some(dialect) = self.vocabulary.owner(text).filter(|_| is_special(text) && mention.is_none()) {
+                self.past.unheard(dialect, start, text.len());
+            }
+            return None;
+        };
+        let section = meaning.kind == MarkerKind::Section;
+        // Words of a prompt's form count on lines of their own.
+        if text.ends_with(':') && !self.prose.at_line_start() {
+            return None;
+        }
+        if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {
+            self.past.mention(why, text, start, text.len());
+            return Some(Look::Text);
+        }
+        if let MarkerKind::Thought(close) = meaning.kind {
+            self.past.mark(MarkRole::Thought, start, text.len(), "a thought begins");
+            return Some(Look::Thought(Thought::between(text, close, start), text.len()));
+        }
+        if section {
+            self.past.mark(MarkRole::Wrapper, start, text.len(), "a marker around calls");
+            return Some(Look::Skip(text.len()));
+        }
+        let opening = Opening::marker(text, start, self.prose.at_line_start() || self.prose.is_fresh());
+        // The same tag may stand around calls in tags: then what follows decides about those, too.
+        let name = text.trim_matches(['<', '>']);
+        let tag = text.len() == name.len() + 2
+            && (self.vocabulary.wrapper(name, Notation::Angle).is_some() || self.vocabulary.keyed(name).is_some());
+        let opening = match tag {
+            true => Opening { kind: Kind::Wrapper(Notation::Angle), tag: name.to_owned(), ..opening },
+            false => opening,
+        };
+        Some(Look::Open(opening, text.len()))
+    }
+
+    /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
+    pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<Opening>, usize)> {
+        let meaning = self.vocabulary.meanings(text).next()?;
+        if matches!(meaning.kind, MarkerKind::Thought(_)) {
+            return None;
+        }
+        let opening = (meaning.kind != MarkerKind::Section).then(|| Opening::marker(text, self.offset + at, true));
+        Some((opening, text.len()))
+    }
+
+    /// A tag of special tokens inside a thought, likewise.
+    /// The flag: more text is needed.
+    pub(super) fn special_tag(
+        &self,
+        rest: &str,
+        (at, sectioned): (usize, bool),
+        last: bool,
+    ) -> (Option<(Option<Opening>, usize)>, bool) {
+        let (tag, notation) = match self.lex_any(rest, last, false) {
+            (Lexed::Tag(tag), notation) => (tag, notation),
+            (Lexed::Partial, notation) => return (None, notation != Notation::Angle),
+            (Lexed::No, _) => return (None, false),
+        };
+        let wrapped = self.wrapped.as_deref();
+        let marked = |spelling: Spelling| sectioned && !spelling.tagged.sections.is_empty();
+        let section = self.vocabulary.call(tag.name, notation, wrapped).is_some_and(marked);
+        if notation == Notation::Angle && !section && !tag.name.contains(['|', '｜', '‖']) {
+            return (None, false);
+        }
+        let start = self.offset + at;
+        let special = match self.vocabulary.call(tag.name, notation, wrapped) {
+            Some(spelling) if !tag.close => Some(Kind::Fixed(spelling)),
+            _ if self.vocabulary.wrapper(tag.name, notation).is_none() => return (None, false),
+            _ if tag.close => None,
+            _ => Some(Kind::Wrapper(notation)),
+        };
+        let special = Some((special.map(|kind| Opening::new(kind, tag, start, true)), tag.len));
+        (special, false)
+    }
+
+    fn look_at_open(&mut self, tag: Tag<'_>, at: usize, first: bool, notation: Notation) -> Look {
+        let start = self.offset + at;
+        let kind = if self.vocabulary.wrapper(tag.name, notation).is_some() || self.vocabulary.keyed(tag.name).is_some()
+        {
+            Kind::Wrapper(notation)
+        } else if let Some(spelling) = self.vocabulary.call(tag.name, notation, self.wrapped.as_deref()) {
+            Kind::Fixed(spelling)
+        } else {
+            let tool = self.vocabulary.resolve(tag.name);
+            match (self.vocabulary.own().filter(|_| notation == Notation::Angle), tool) {
+                (Some(spelling), Some(tool)) => Kind::Tool(spelling, tool),
+                (Some(spelling), None) if tag.is_plain() && (first || self.vocabulary.recalls(tag.name)) => {
+                    Kind::Unknown(spelling)
+                }
+                _ => {
+                    self.misspelt_call(tag, start);
+                    if let Some(dialect) = self.vocabulary.unheard(tag.name) {
+                        self.past.unheard(dialect, start, tag.len);
+                    }
+                    return Look::Text;
+                }
+            }
+        };
+        let opening = Opening::new(kind, tag, start, first);
+        match kind {
+            Kind::Tool(..) if !tag.is_plain() && !first => Look::Text,
+            Kind::Fixed(_) if tag.empty && !first && self.wrapped.is_none() => Look::Text,
+            Kind::Tool(..) if !tag.is_plain() => {
+                let fault = malformed(&opening, tag);
+                Look::Malformed(opening, Box::new(fault), tag.len)
+            }
+            Kind::Fixed(_) if tag.empty => {
+                let fault = malformed(&opening, tag);
+                Look::Malformed(opening, Box::new(fault), tag.len)
+            }
+            _ => Look::Open(opening, tag.len),
+        }
+    }
+
+    fn look_at_close(&mut self, tag: Tag<'_>, at: usize) -> Look {
+        let span = Span::new(self.offset + at, self.offset + at + tag.len);
+        if self.wrapped.as_deref().is_some_and(|wrapper| alike(wrapper, tag.name)) {
+            self.wrapped = None;
+            self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the wrapper ends");
+            self.past.end_words();
+            return Look::Skip(tag.len);
+        }
+        let malformed = self.past.malformed.take_if(|name| alike(name, tag.name)).is_some();
+        if malformed || self.ends_unopened(tag) {
+            self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the end of what was understood without it");
+            return Look::Skip(tag.len);
+        }
+        self.weigh_end(tag, at);
+        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
+            self.bare_call(&bare, span);
+        }
+        Look::Text
+    }
+
+    /// Whether the tag closes a block right behind a call that stood in none.
+    fn ends_unopened(&self, tag: Tag<'_>) -> bool {
+        let Some(position) = self.past.unopened else { return false };
+        tag.is_plain() && self.prose.blank_since(position) && self.vocabulary.wraps(tag.name)
+    }
+
+    /// A tag that was meant to open a call of a known tool.
+    fn misspelt_call(&mut self, tag: Tag<'_>, start: usize) {
+        let Some(spelling) = self.vocabulary.misspelt(tag.name) else { return };
+        let opening = Opening::new(Kind::Fixed(spelling), tag, start, false);
+        if self.vocabulary.resolve(&opening.name).is_none() && !self.vocabulary.near(&opening.name) {
+            return;
+        }
+        let message = format!("the tag `{}` opens no call: it is misspelt", tag.name);
+        let fault = Fault::error(FaultKind::MalformedTag, Span::new(start, start + tag.len), message);
+        self.past.note(fault.hint(format!("write `{}`", self.right(&opening))));
+    }
+
+    /// Notices the closing tags of a call that is over.
+    fn weigh_end(&mut self, tag: Tag<'_>, at: usize) {
+        let span = Span::new(self.offset + at, self.offset + at + tag.len);
+        let position = self.prose.position();
+        let mut doubtful = None;
+        for (at, closed) in self.past.closed.iter_mut().enumerate() {
+            if alike(tag.name, &closed.argument_close) {
+                closed.noted = Some(position + tag.len);
+            } else if closed
+                .noted
+                .is_some_and(|noted| alike(tag.name, &closed.call_close) && self.prose.blank_since(noted))
+            {
+                doubtful = doubtful.or(Some(at));
+            }
+        }
+        if let Some(at) = doubtful {
+            self.doubtful_end(at, span);
+        }
+    }
+
+    fn bare_call(&mut self, bare: &Bare, close: Span) {
+        let (name, right) = (&bare.name, &bare.right);
+        let (kind, message) = if bare.json {
+            (FaultKind::JsonInTag, format!("`{name}` holds JSON, but each argument belongs into a tag of its own"))
+        } else {
+            (FaultKind::StrayText, format!("`{name}` holds words but no argument tags, so it is no call"))
+        };
+        let fault = Fault::error(kind, Span::new(bare.span.start, close.end), message);
+        self.past.note(fault.hint(format!("put each argument into its own tag: `{right}`")));
+    }
+
+    /// How a call that this may open is spelled.
+    pub(super) fn right(&self, opening: &Opening) -> String {
+        let tool = self.vocabulary.resolve(&opening.name).and_then(|at| self.vocabulary.tool(at));
+        let argument = tool.and_then(|tool| tool.arguments.first()).map_or("…", String::as_str);
+        opening.form().map(|form| form.spell_call(&opening.name, argument)).unwrap_or_default()
+    }
+
+    /// The closing tags of a call once more: its last value may have been meant to go on to here.
+    fn doubtful_end(&mut self, at: usize, span: Span) {
+        let closed = self.past.closed.swap_remove(at);
+        let message = format!(
+            "the value of `{}` could end in two places: the closing tags of its call stand twice",
+            closed.argument
+        );
+        for index in closed.index..self.past.calls {
+            let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
+            let fault = fault.in_argument(closed.argument.clone());
+            self.past.note(fault.hint("write each call's closing tags once, or keep them out of its values"));
+        }
+    }
+}

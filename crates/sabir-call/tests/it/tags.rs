@@ -1,0 +1,211 @@
+//! Laws 1 and 3 for the dialects of tags and channels: chunking never changes the sequence of events, and a call is closed only
+//! by its own close.
+
+use proptest::prelude::*;
+use sabir_call::dialect::Selection;
+use sabir_call::{Cut, Event, Reader};
+
+use crate::chunks::tools;
+
+/// Pieces that make trouble in every order.
+fn piece() -> impl Strategy<Value = String> {
+    const FIXED: &[&str] = &[
+        "<tool_call>",
+        "</tool_call>",
+        "<function=read_file>",
+        "<function=get_time>",
+        "<Function=get_time>",
+        "<function=>",
+        "</function>",
+        "<parameter=path>",
+        "<parameter=n>",
+        "</parameter>",
+        "read_file",
+        "get_time",
+        "<arg_key>path</arg_key>",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+        "<seed:tool_call>",
+        "</seed:tool_call>",
+        "<seed:think>",
+        "</seed:think>",
+        "<minimax:tool_call>",
+        "</minimax:tool_call>",
+        "<invoke name=\"read_file\">",
+        "<invok name=\"read_file\">",
+        "</invoke>",
+        "<parameter name=\"path\">",
+        "<｜DSML｜tool_calls>",
+        "</｜DSML｜tool_calls>",
+        "<｜DSML｜invoke name=\"read_file\">",
+        "<|DSML|parameter name=\"path\" string=\"true\">",
+        "<｜DSML｜ parameter name=\"n\" string=\"false\">",
+        "</｜DSML｜parameter>",
+        "</‖DSML‖invoke>",
+        "]<]minimax[>[<tool_call>",
+        "]<]minimax[>[</tool_call>",
+        "]<]minimax[>[<invoke name=\"read_file\">",
+        "]<]minimax[>[</invoke>",
+        "]<]minimax[>[<path>",
+        "]<]minimax[>[</path>",
+        "]<]minimax[>[",
+        "]",
+        "<|open|>tools<|sep|>",
+        "<|close|>tools<|sep|>",
+        "<|open|>call tool=\"read_file\"<|sep|>",
+        "<|close|>call<|sep|>",
+        "<|open|>argument key=\"path\" type=\"string\"<|sep|>",
+        "<|close|>argument<|sep|>",
+        "<|open|>think<|sep|>",
+        "<|close|>think<|sep|>",
+        "<|open|>response<|sep|>",
+        "<|close|> response<|sep|>",
+        "<｜tool_calls_begin｜>",
+        "<｜tool_call_begin｜>function<｜tool_sep｜>",
+        "<｜tool_call_begin｜>",
+        "<｜tool_sep｜>",
+        "<｜tool_call_end｜>",
+        "<｜tool_calls_end｜>",
+        "<steptml:invoke name=\"read_file\">",
+        "</steptml:invoke>",
+        "<steptml:parameter name=\"path\">",
+        "</steptml:parameter>",
+        "<|start|>assistant",
+        "<|channel|>commentary to=functions.read_file",
+        "<|channel|>analysis",
+        "<|channel|>final",
+        "<|message|>",
+        "{\"path\": \"a\"}",
+        "<|call|>",
+        "<|end|>",
+        "<think>",
+        "</think>",
+        "<reasoning>",
+        "</reasoning>",
+        "<code>",
+        "</code>",
+        "<pre>",
+        "</pre>",
+        "<read_fil>",
+        "<path>",
+        "</path>",
+        "<",
+        "</",
+        "\n",
+        "\n",
+        " ",
+        "\r\n",
+        "`",
+        "```\n",
+        "```",
+        "\"",
+        "“",
+        "”",
+        "a",
+        "é",
+    ];
+    prop_oneof![30 => proptest::sample::select(FIXED).prop_map(str::to_owned), 1 => "\\PC{0,6}"]
+}
+
+fn selections() -> impl Strategy<Value = Selection> {
+    const NAMES: &[&str] = &[
+        "auto",
+        "qwen_coder",
+        "seed_oss",
+        "glm",
+        "minimax",
+        "minimax_m3",
+        "dsml",
+        "kimi_k3",
+        "step3",
+        "harmony",
+        "auto",
+    ];
+    proptest::sample::select(NAMES).prop_map(|name| Selection::from_name(name).unwrap())
+}
+
+/// The very sequence of events, adjacent deltas merged.
+fn sequence(selection: Selection, text: &str, size: usize) -> Vec<String> {
+    let mut events: Vec<(u8, String)> = Vec::new();
+    let mut out = |event: Event<'_>| {
+        let (kind, text) = match event {
+            Event::Text { text } => (1, text.to_owned()),
+            Event::Thought { text } => (2, text.to_owned()),
+            Event::ArgDelta { text, .. } => (3, text.to_owned()),
+            other => (0, format!("{other:?}")),
+        };
+        match events.last_mut() {
+            Some((last, known)) if *last == kind && kind != 0 => known.push_str(&text),
+            _ => events.push((kind, text)),
+        }
+    };
+    let mut reader = Reader::new(selection, &tools());
+    for chunk in text.as_bytes().chunks(size.max(1)) {
+        reader.push_bytes(chunk, &mut out);
+    }
+    reader.finish(Cut::Ended, &mut out);
+    events.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_of_any_tags(pieces in proptest::collection::vec(piece(), 0..24), selection in selections(), size in 2usize..9) {
+        let text = pieces.concat();
+        let whole = sequence(selection, &text, usize::MAX);
+        prop_assert_eq!(sequence(selection, &text, 1), whole.clone(), "{}", text);
+        prop_assert_eq!(sequence(selection, &text, size), whole, "{}", text);
+    }
+}
+
+/// A call of each dialect that is whole but for its last closing tag, and that tag.
+const CALLS: [(&str, &str, &str); 9] = [
+    ("qwen_coder", "<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n", "</function>"),
+    ("seed_oss", "<seed:tool_call>\n<function=read_file>\n<parameter=path>a</parameter>\n", "</function>"),
+    ("glm", "<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n", "</tool_call>"),
+    ("minimax", "<minimax:tool_call><invoke name=\"read_file\"><parameter name=\"path\">a</parameter>", "</invoke>"),
+    (
+        "minimax_m3",
+        "]<]minimax[>[<invoke name=\"read_file\">]<]minimax[>[<path>a]<]minimax[>[</path>",
+        "]<]minimax[>[</invoke>",
+    ),
+    (
+        "dsml",
+        "<｜DSML｜invoke name=\"read_file\"><｜DSML｜parameter name=\"path\" string=\"true\">a</｜DSML｜parameter>",
+        "</｜DSML｜invoke>",
+    ),
+    (
+        "kimi_k3",
+        "<|open|>call tool=\"read_file\"<|sep|><|open|>argument key=\"path\" type=\"string\"<|sep|>a<|close|>argument<|sep|>",
+        "<|close|>call<|sep|>",
+    ),
+    (
+        "step3",
+        "<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"read_file\"><steptml:parameter name=\"path\">a</steptml:parameter>",
+        "</steptml:invoke>",
+    ),
+    ("harmony", "<|channel|>commentary to=functions.read_file<|message|>{\"path\": \"a\"", "}"),
+];
+
+#[test]
+fn a_call_without_its_close_never_ends() {
+    for (dialect, open, close) in CALLS {
+        for name in [dialect, "auto"] {
+            let ends = |text: &str| {
+                let events = sequence(Selection::from_name(name).unwrap(), text, usize::MAX);
+                events.iter().filter(|event| event.contains("CallEnd")).count()
+            };
+            for at in (0..open.len()).filter(|at| open.is_char_boundary(*at)) {
+                assert_eq!(ends(&open[..at]), 0, "{name}: {}", &open[..at]);
+            }
+            assert_eq!(ends(open), 0, "{name}: {open}");
+            for (at, _) in close.char_indices() {
+                assert_eq!(ends(&format!("{open}{}", &close[..at])), 0, "{name}: {open}{}", &close[..at]);
+            }
+            assert_eq!(ends(&format!("{open}{close}")), 1, "{name}: {open}{close}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sabir_call::dialect::{Dialect, DialectTable, define, dialect, dialects as all};
 use sabir_call::nearest;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
 use crate::cli::Output;
@@ -83,7 +83,9 @@ pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Fail
     for (name, mut table) in tables {
         if !table.name.is_empty() && table.name != name {
             let place = place(file, &["dialects", &name, "name"]);
-            return Err(Failure::usage(format!("{place}: `name` must be left out, or be `{name}` as the table is")));
+            return Err(Failure::usage(format!(
+                "{place}: `name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
+            )));
         }
         table.name.clone_from(&name);
         define_one(file, Some(&name), &table)?;
@@ -133,7 +135,7 @@ pub(crate) fn dialects(name: Option<&str>, output: Output) -> Result<Exit, Failu
         Output::Text => print::out(&print::visible(&spec(dialect))),
         _ => {
             let mut object = describe(dialect);
-            object["spec"] = json!(spec(dialect));
+            object.insert("spec".to_owned(), json!(spec(dialect)));
             print::json(&object);
         }
     }
@@ -158,12 +160,13 @@ fn list() -> String {
     lines.collect()
 }
 
-fn describe(dialect: &Dialect) -> Value {
-    json!({
+fn describe(dialect: &Dialect) -> Map<String, Value> {
+    let object = json!({
         "name": dialect.name, "aliases": dialect.aliases, "summary": dialect.summary,
         "defined": dialect.is_defined(), "machine": dialect.machine().name(),
         "tags": dialect.tags(), "markers": dialect.markers(),
-    })
+    });
+    object.as_object().cloned().unwrap_or_default()
 }
 
 /// The spec; of a dialect that was defined, its table and what is taught of it.

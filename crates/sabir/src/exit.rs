@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Usage,
     /// 3: the task ended without completing.
     Unfinished,
-    /// 4: a call was not understood (`parse`, `check`, `wire decode`).
+    /// 4: a call was not understood (`parse`, `check`, `explain`, `wire decode`), or a tool cannot be used (`lint`).
     NotUnderstood,
     /// 5: the task could not go on because calls were denied.
     Denied,

@@ -30,6 +30,8 @@ struct Note {
 #[derive(Debug)]
 enum Taken {
     Mark(MarkRole),
+    /// The markup between the call's mark, or its beginning, and its name.
+    Open,
     /// The name of a tool that does not stand in the call's marker.
     Name,
     /// The markup before the value of this argument.
@@ -65,9 +67,10 @@ impl Notes {
                 self.recognised.event(event);
                 self.mark(mark);
             }
-            Event::CallStart { index, name, dialect, name_at, .. } => {
+            Event::CallStart { index, name, dialect, at, name_at, .. } => {
                 self.recognised.event(event);
-                self.start(index, name, dialect, name_at);
+                self.start(index, dialect, at);
+                self.name(index, name, name_at);
             }
             Event::ArgStart { index, name, form, at } => {
                 self.piece(index, at, Taken::Argument(name.to_owned()), "the markup before a value");
@@ -101,18 +104,25 @@ impl Notes {
         self.notes.push(Note { span, taken: Taken::Mark(role), call: None, dialect, sure, rule });
     }
 
-    /// A call begins; the last note is its mark, as the contract has it.
-    fn start(&mut self, index: u32, name: &str, dialect: Option<&str>, name_at: usize) {
-        let dialect = dialect.map(str::to_owned);
-        let mut to = name_at;
+    /// A call begins. The last note is its mark, as the contract has it, or a marker around it, or there is none.
+    fn start(&mut self, index: u32, dialect: Option<&str>, at: usize) {
         let sure = self.recognised.of(index).map_or(Certainty::Certain, |how| how.sure);
-        if let Some(mark) = self.notes.last_mut().filter(|note| matches!(note.taken, Taken::Mark(MarkRole::Call))) {
-            mark.call = Some(index);
-            to = mark.span.end;
+        let mut to = at;
+        if let Some(mark) = self.notes.last_mut() {
+            to = to.max(mark.span.end);
+            if matches!(mark.taken, Taken::Mark(MarkRole::Call)) {
+                mark.call = Some(index);
+            }
         }
-        self.calls.insert(index, Running { dialect, sure, to, argument: None });
-        if name_at >= to && !name.is_empty() {
-            self.add(index, Span::new(name_at, name_at + name.len()), Taken::Name, "the tool's name stands here");
+        self.calls.insert(index, Running { dialect: dialect.map(str::to_owned), sure, to, argument: None });
+    }
+
+    /// The tool's name, where it stands behind the call's mark.
+    fn name(&mut self, index: u32, name: &str, at: usize) {
+        let to = self.calls.get(&index).map_or(at, |running| running.to);
+        if at >= to && !name.is_empty() {
+            self.piece(index, at, Taken::Open, "the markup before a name");
+            self.add(index, Span::new(at, at + name.len()), Taken::Name, "the tool's name stands here");
         }
     }
 
@@ -145,7 +155,7 @@ impl Notes {
         let mut notes = self.notes;
         notes.retain_mut(|note| {
             let text = source.get(note.span.start..note.span.end).unwrap_or_default();
-            if !matches!(note.taken, Taken::Argument(_) | Taken::End | Taken::Cut) {
+            if !matches!(note.taken, Taken::Open | Taken::Argument(_) | Taken::End | Taken::Cut) {
                 return true;
             }
             let start = note.span.start + text.len() - text.trim_start().len();
@@ -177,10 +187,11 @@ impl<'s> Places<'s> {
         while self.at < offset {
             let Some(c) = letters.next() else { break };
             self.at += c.len_utf8();
-            if c == '\n' || (c == '\r' && letters.peek() != Some(&'\n')) {
+            let pair = c == '\r' && letters.peek() == Some(&'\n');
+            if c == '\n' || (c == '\r' && !pair) {
                 (self.line, self.column) = (self.line + 1, 1);
             } else {
-                self.column += 1;
+                self.column += usize::from(!pair);
             }
         }
         (self.line, self.column)
@@ -192,7 +203,8 @@ pub(crate) fn explain(arguments: &ParseArguments) -> Result<Exit, Failure> {
     if arguments.reading.output == Output::Events {
         return Err(Failure::usage("`explain` prints notes, not events: use --output text or json"));
     }
-    let mut notes = Notes::default();
+    let recognised = Recognised::new(&arguments.dialect);
+    let mut notes = Notes { recognised, ..Notes::default() };
     let reading = parse::listen(arguments, &mut |event| notes.event(event))?;
     let notes = notes.sorted(&reading.source);
     match arguments.reading.output {
@@ -237,10 +249,9 @@ fn in_words(reading: &Reading, notes: &[Note]) -> String {
     for checked in &reading.checked {
         text.push_str(&verdict(reading, checked));
     }
-    let loose: Vec<_> = reading.faults().into_iter().filter(|fault| fault.call.is_none()).collect();
-    if !loose.is_empty() {
+    if !reading.loose.is_empty() {
         text.push_str("\nof no call:\n");
-        loose.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
+        reading.loose.iter().for_each(|fault| text.push_str(&fault.diagnostic(&reading.source)));
     }
     text
 }
@@ -310,6 +321,7 @@ impl Note {
             Taken::Mark(MarkRole::Thought) => "thought",
             Taken::Mark(MarkRole::Mention) => "mention",
             Taken::Mark(MarkRole::Content) => "content",
+            Taken::Open => "open",
             Taken::Name => "name",
             Taken::Argument(_) => "argument",
             Taken::Value(..) => "value",
@@ -332,6 +344,7 @@ impl Note {
             Taken::Mark(MarkRole::Thought) => "opens or closes a thought".to_owned(),
             Taken::Mark(MarkRole::Mention) => "only mentions a call".to_owned(),
             Taken::Mark(MarkRole::Content) => "is content, although it looks like an end".to_owned(),
+            Taken::Open => "opens the call's name".to_owned(),
             Taken::Name => "names the tool".to_owned(),
             Taken::Argument(name) => format!("opens the argument `{name}`"),
             Taken::Value(name, true) => format!("is the value of `{name}`"),

@@ -47,9 +47,9 @@ pub(crate) struct Reading {
     pub(crate) source: String,
     pub(crate) draft: Draft,
     pub(crate) checked: Vec<Checked>,
+    pub(crate) how: Recognised,
     /// What belongs to no call.
     pub(crate) loose: Vec<Fault>,
-    pub(crate) how: Recognised,
     tools: ToolSet,
 }
 
@@ -69,15 +69,23 @@ struct Listener {
     recognised: Recognised,
 }
 
-/// How each call was recognised: by the mark right before it, or else by the last one around calls of its dialect.
+/// How each call was recognised: by the mark right before it, or else by the last one around calls of its dialect. A call
+/// in text without either has no marker at all.
 #[derive(Debug, Default)]
 pub(crate) struct Recognised {
+    /// One dialect was chosen.
+    chosen: bool,
     how: BTreeMap<u32, How>,
     call: Option<How>,
     wrapper: Option<(Option<String>, How)>,
 }
 
 impl Recognised {
+    /// Of calls in all dialects, or in the one of that name.
+    pub(crate) fn new(selection: &str) -> Self {
+        Self { chosen: selection != "auto", ..Self::default() }
+    }
+
     /// Takes the next event.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         match event {
@@ -88,7 +96,10 @@ impl Recognised {
             },
             Event::CallStart { index, dialect, .. } => {
                 let wrapper = self.wrapper.as_ref().filter(|(known, _)| known.as_deref() == dialect);
-                let how = self.call.take().or(wrapper.map(|(_, how)| *how));
+                let sure = if self.chosen { Certainty::Certain } else { Certainty::Guess };
+                let bare =
+                    dialect.map(|_| How { sure, rule: "no marker: its shape and its place say that it is a call" });
+                let how = self.call.take().or(wrapper.map(|(_, how)| *how)).or(bare);
                 self.how.extend(how.map(|how| (index, how)));
             }
             _ => {}
@@ -102,8 +113,12 @@ impl Recognised {
 }
 
 impl Listener {
-    fn new(options: &ReadingOptions) -> Self {
-        Self { draft: Draft::default(), prints: options.output == Output::Events, recognised: Recognised::default() }
+    fn new(options: &ReadingOptions, selection: &str) -> Self {
+        Self {
+            draft: Draft::default(),
+            prints: options.output == Output::Events,
+            recognised: Recognised::new(selection),
+        }
     }
 
     fn draft(mut self) -> (Draft, Recognised) {
@@ -176,7 +191,7 @@ pub(crate) fn listen(arguments: &ParseArguments, also: &mut dyn FnMut(Event<'_>)
     };
     let tools = load_tools(arguments.reading.tools.as_deref())?;
     let bytes = standard_input()?;
-    let mut listener = Listener::new(&arguments.reading);
+    let mut listener = Listener::new(&arguments.reading, name);
     let mut sink = |event: Event<'_>| {
         also(event);
         listener.event(event);
@@ -192,7 +207,7 @@ pub(crate) fn listen(arguments: &ParseArguments, also: &mut dyn FnMut(Event<'_>)
     let checker = Checker::new(tools.clone());
     let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
     let source = draft.source.clone();
-    Ok(Reading { selection: name, source, draft, checked, loose, how, tools })
+    Ok(Reading { selection: name, source, draft, checked, how, loose, tools })
 }
 
 /// `sabir wire decode`.
@@ -202,7 +217,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     })?;
     let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
     let bytes = standard_input()?;
-    let mut sink = Listener::new(&arguments.reading);
+    let mut sink = Listener::new(&arguments.reading, wire.name());
     let mut decoder = Decoder::new(wire);
     for chunk in chunks(&bytes, arguments.reading.chunk) {
         decoder.push(chunk, &mut sink);
@@ -219,7 +234,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
         error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
         skipped: report.skipped,
     };
-    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, loose, how, tools };
+    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, loose, tools };
     // A body that the provider did not end may lack anything, even where no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
     match arguments.reading.output {

@@ -11,10 +11,13 @@
 
 mod bad_input;
 mod cuts;
+mod dialects;
 mod docs;
 mod ends;
+mod explain;
 mod interactive;
 mod kills;
+mod lint;
 mod parse;
 mod tour;
 mod ways;

@@ -37,7 +37,8 @@ fn the_object_of_the_contract() {
         json!({"dialect": "auto", "parts": [
             {"type": "text", "text": "Grüße:\n"},
             {"type": "call", "name": "read_file", "id": null, "dialect": "cline", "state": "complete",
-             "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 79], "repairs": []}],
+             "arguments": {"path": "a.rs", "start_line": 10}, "span": [9, 79], "repairs": [],
+             "how": {"sure": "likely", "rule": "a tool's tag, with an argument's tag or its close behind it"}}],
             "faults": [], "feedback": null})
     );
 }
@@ -59,8 +60,8 @@ fn what_is_wrong_is_told_with_its_place() {
     let (code, text) = pipe(&world, &["check"], "<red_fil>\n<path>a</path>\n</red_fil>");
     assert_eq!(code, 4);
     assert!(text.contains("unknown_tool") && text.contains("read_file") && text.contains('^'), "{text}");
-    // One slip of the pen, and a call that fits: read as what it can only mean, and said so.
-    let (code, out) = parsed(&world, "cline", "<raed_file>\n<path>a</path>\n</raed_file>");
+    // Another spelling of the same letters, and a call that fits: read as what it can only mean, and said so.
+    let (code, out) = parsed(&world, "cline", "<readFile>\n<path>a</path>\n</readFile>");
     assert_eq!((code, &out["parts"][0]["repairs"][0]["rule"]), (0, &json!("near_name")), "{out}");
     // Words behind the call stop nothing.
     let (code, text) = pipe(&world, &["check"], "<read_file>\n<path>a</path>\n</read_file>\nIt is done.\n");

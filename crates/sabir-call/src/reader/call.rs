@@ -47,10 +47,13 @@ pub(super) struct Open {
     pub(super) doubt: Doubt,
     /// Faults that wait for the text before them.
     pub(super) faults: Vec<Fault>,
+    /// The byte that every tag begins with.
+    first: u8,
 }
 
 impl Open {
     pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>, call_close: String) -> Self {
+        let first = form.first_byte();
         Self {
             index,
             form,
@@ -62,6 +65,7 @@ impl Open {
             value: Value::new(String::new(), false, false),
             doubt: Doubt::default(),
             faults: Vec::new(),
+            first,
         }
     }
 
@@ -343,10 +347,9 @@ impl Open {
         if !inside || value.undecided(chunk) > 0 || chunk.is_empty() {
             return false;
         }
-        let first = self.form.first_byte();
-        let plain = match find(first, chunk.as_bytes()) {
+        let plain = match find(self.first, chunk.as_bytes()) {
             None => true,
-            Some(at) => !self.tagged(chunk, (at, first), vocabulary),
+            Some(at) => !self.tagged(chunk, at, vocabulary),
         };
         if plain {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
@@ -356,17 +359,31 @@ impl Open {
 
     /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where the first byte of one stands.
     #[inline(never)]
-    fn tagged(&self, chunk: &str, (first, byte): (usize, u8), vocabulary: &Vocabulary) -> bool {
+    fn tagged(&self, chunk: &str, first: usize, vocabulary: &Vocabulary) -> bool {
+        let bytes = chunk.as_bytes();
         let mut at = first;
         loop {
             let tail = chunk.get(at..).unwrap_or_default();
-            if self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No {
+            if self.may_matter(bytes.get(at + 1))
+                && self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No
+            {
                 return true;
             }
-            match find(byte, tail.get(1..).unwrap_or_default().as_bytes()) {
+            match find(self.first, bytes.get(at + 1..).unwrap_or_default()) {
                 Some(next) => at += 1 + next,
                 None => return false,
             }
+        }
+    }
+
+    /// Whether a tag with this second byte could matter: most of what begins with `<` in code is none.
+    #[inline]
+    fn may_matter(&self, second: Option<&u8>) -> bool {
+        match second {
+            Some(second) if self.first == b'<' => {
+                *second == b'/' || second.is_ascii_alphanumeric() || matches!(second, b'_' | b'|' | 0x80..)
+            }
+            _ => true,
         }
     }
 

@@ -108,7 +108,7 @@ impl Guess {
         let state = match rest.as_bytes().first()? {
             b'`' if first && json.or(python).is_some() => Where::Fence,
             b'{' if json.is_some() => Where::Start,
-            b'[' if json.or(python).is_some() => Where::Start,
+            b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => Where::Start,
             _ => return None,
         };
         let (held, scan) = (String::new(), Scan::default());
@@ -307,6 +307,11 @@ impl Scan {
         self.named = vocabulary.resolve(&word).is_some();
         if self.named { Verdict::Go } else { Verdict::Text }
     }
+}
+
+/// Whether calls may stand behind `[` and this byte.
+fn opens_list(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
 }
 
 fn is_arguments(key: &str) -> bool {

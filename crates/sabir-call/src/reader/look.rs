@@ -52,7 +52,10 @@ impl Reader {
             }
             Spotted::None => {}
         }
+        // A bracket right behind a word is an index of something.
+        let index = rest.starts_with('[') && self.prose.previous().is_ascii_alphanumeric();
         if mention.is_none()
+            && !index
             && let Some(guess) = Guess::begin(rest, (self.offset + at, self.prose.is_start()), &self.vocabulary)
         {
             return Look::Guess(guess);

@@ -1,7 +1,7 @@
 //! The reader: assistant text in, events out, for every dialect that it listens for.
 //!
-//! Supported: prose with calls in it, in the dialects [`cline`](crate::dialect) and [`invoke`](crate::dialect), one or
-//! both at once; `<thinking>` and `<think>`; mentions (see `reader/prose.rs`), which stay text.
+//! Supported: prose with calls in it, in one [dialect](crate::dialect) or in all at once; thoughts between tags, on a channel
+//! or on a wire of their own; mentions (see `reader/prose.rs`), which stay text.
 //!
 //! The text is cut by the network, never by meaning. Whatever cannot be decided yet is held: the start of a tag (at most
 //! 256 bytes), and an opening or closing tag together with the white space behind it, because what follows decides what

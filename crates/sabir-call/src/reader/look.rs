@@ -339,7 +339,7 @@ impl Reader {
             Span::new(start, start + 1 + name_end + attributes.get(..end).map_or(0, |text| text.trim_end().len()));
         let message = format!("the tag `{name}` is not finished: another tag begins before its `>`");
         let fault = Fault::error(FaultKind::MalformedTag, span, message);
-        self.past.note(fault.hint("end each tag with `>`"));
+        self.past.slip(fault.hint("end each tag with `>`"));
     }
 
     /// A tag that was meant to open a call of a known tool.
@@ -351,7 +351,7 @@ impl Reader {
         }
         let message = format!("the tag `{}` opens no call: it is misspelt", tag.name);
         let fault = Fault::error(FaultKind::MalformedTag, Span::new(start, start + tag.len), message);
-        self.past.note(fault.hint(format!("write `{}`", self.right(&opening))));
+        self.past.slip(fault.hint(format!("write `{}`", self.right(&opening))));
     }
 
     /// Notices the closing tags of a call that is over.

@@ -5,6 +5,9 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::thought::Thought;
 
+/// How many tags in prose are noted that were meant to open calls.
+const SLIPS_CAP: u32 = 16;
+
 /// What was read before.
 #[derive(Debug, Default)]
 pub(super) struct Past {
@@ -24,6 +27,8 @@ pub(super) struct Past {
     pub(super) unopened: Option<usize>,
     /// A wrapper that words followed, and how many calls there were before it.
     words: Option<(String, Span, u32)>,
+    /// Tags noted that were meant to open calls.
+    slips: u32,
     /// What was found by looking ahead, which waits for the prose before it.
     notes: Vec<Note>,
 }
@@ -78,6 +83,14 @@ impl Past {
                 Note::Mark(mark) => out.event(Event::Mark(mark)),
                 Note::Fault(fault) => out.event(Event::Fault(&fault)),
             }
+        }
+    }
+
+    /// Notes that a tag in prose was meant to open a call. A few of these say all that there is to say.
+    pub(super) fn slip(&mut self, fault: Fault) {
+        if self.slips < SLIPS_CAP {
+            self.slips += 1;
+            self.note(fault);
         }
     }
 

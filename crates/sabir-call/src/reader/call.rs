@@ -364,7 +364,7 @@ impl Open {
         let mut at = first;
         loop {
             let tail = chunk.get(at..).unwrap_or_default();
-            if self.may_matter(bytes.get(at + 1))
+            if self.may_matter(tail.as_bytes(), vocabulary)
                 && self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No
             {
                 return true;
@@ -376,15 +376,21 @@ impl Open {
         }
     }
 
-    /// Whether a tag with this second byte could matter: most of what begins with `<` in code is none.
+    /// Whether a tag that stands at the start of `tail` could matter, by the first letter of its name: most of what begins
+    /// with `<` in code is none, and need not be lexed.
     #[inline]
-    fn may_matter(&self, second: Option<&u8>) -> bool {
-        match second {
-            Some(second) if self.first == b'<' => {
-                *second == b'/' || second.is_ascii_alphanumeric() || matches!(second, b'_' | b'|' | 0x80..)
-            }
-            _ => true,
-        }
+    fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
+        let letter = match tail {
+            _ if self.first != b'<' || self.doubt.stranger.is_some() => return true,
+            [_, b'/', letter, ..] | [_, letter, ..] => *letter,
+            _ => return true,
+        };
+        let begins = |name: &str| name.as_bytes().first() == Some(&letter);
+        matches!(letter, b'/' | b'|' | 0x80..)
+            || begins(&self.value.close)
+            || begins(&self.call_close)
+            || (self.form.own_arguments() && vocabulary.begins_name(letter))
+            || self.form.names_behind()
     }
 
     /// Emits a piece of the value, after the line feed that waited for it.

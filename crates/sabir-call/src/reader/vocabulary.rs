@@ -26,6 +26,8 @@ pub(crate) struct Vocabulary {
     /// Every dialect that spells calls with tags.
     tagged: Vec<Spelling>,
     markers: Vec<Marker>,
+    /// The first letters of the names of tools and arguments.
+    names: Triggers,
     /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
     angled: Triggers,
     /// The dialects of JSON and of Python lists without any marker.
@@ -137,6 +139,7 @@ impl Vocabulary {
             tools: tools.iter().map(tool).collect(),
             tagged: Vec::new(),
             markers: Vec::new(),
+            names: Triggers::default(),
             angled: Triggers::default(),
             bare_json: None,
             bare_python: None,
@@ -145,6 +148,8 @@ impl Vocabulary {
             marked: None,
         };
         made.triggers.add(b'<');
+        let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
+        names.for_each(|name| name.bytes().take(1).for_each(|byte| made.names.anywhere |= 1 << byte.min(127)));
         if !made.is_empty() {
             for dialect in dialects() {
                 made.learn(dialect, selection.includes(dialect.name));
@@ -197,6 +202,11 @@ impl Vocabulary {
         (self.marked, self.bracketed)
     }
 
+    /// Whether the name of a tool or an argument begins with this byte.
+    pub(crate) fn begins_name(&self, byte: u8) -> bool {
+        self.names.anywhere >> byte.min(127) & 1 == 1
+    }
+
     /// No tool, no call.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -205,7 +215,9 @@ impl Vocabulary {
     /// The longest marker at the start of `rest`.
     pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
         let first = rest.as_bytes().first();
-        if first == Some(&b'<') && rest.as_bytes().get(1).is_some_and(|second| self.angled.anywhere >> (*second).min(127) & 1 == 0) {
+        if first == Some(&b'<')
+            && rest.as_bytes().get(1).is_some_and(|second| self.angled.anywhere >> (*second).min(127) & 1 == 0)
+        {
             return Spotted::None;
         }
         let mut found: Option<&'static str> = None;

@@ -31,6 +31,7 @@ mod form;
 mod gemma;
 mod guess;
 mod look;
+mod markers;
 mod opening;
 mod payload;
 mod prose;
@@ -39,6 +40,7 @@ mod region;
 mod report;
 mod tag;
 mod thought;
+mod triggers;
 mod utf8;
 mod value;
 mod vocabulary;
@@ -63,7 +65,7 @@ use utf8::Utf8;
 use vocabulary::Vocabulary;
 
 /// White space that is held behind a tag or a call before the reader stops waiting for what follows, in bytes.
-const BLANK_CAP: usize = 64 * 1024;
+const BLANK_CAP: usize = 8 * 1024;
 /// So much of its end is looked at for line ends and indentation, in bytes.
 const BLANK_END: usize = 256;
 
@@ -259,7 +261,7 @@ impl Reader {
         let mut at = from;
         let mut said = from;
         let look = loop {
-            at += self.prose.skip(window.from(at), self.vocabulary.triggers);
+            at += self.prose.skip(window.from(at), &self.vocabulary.triggers);
             let rest = window.from(at);
             if rest.is_empty() {
                 self.say(window.from(said), out);

@@ -9,13 +9,13 @@ use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::Gemma;
+use super::markers::{Marker, MarkerKind, is_special};
 use super::opening::{Kind, Opening};
 use super::payload::{self, Markers, Payload};
 use super::python::Python;
 use super::region::Region;
 use super::tag::{Interest, Lexed, lex_in};
 use super::thought::Thought;
-use super::vocabulary::{Marker, MarkerKind, is_special};
 use super::{Reader, State, Step, Window};
 
 /// The longest text between a marker and the JSON of the arguments, in bytes.
@@ -162,7 +162,7 @@ impl Reader {
         // Behind a word or a tag that prose may hold, an array is one of calls only if it holds objects.
         let json = rest.starts_with('{') || (list && !python && (special || inner.starts_with('{')));
         let (index, at) = (self.past.calls, opening.at);
-        for Marker { dialect, kind, .. } in self.vocabulary.meanings(&text) {
+        for Marker { dialect, kind, .. } in self.vocabulary.markers.meanings(&text) {
             match *kind {
                 MarkerKind::Json(JsonForm { head: None, close, .. })
                     if begins(rest, FENCE, last) && (special || !close.is_empty()) && !rest.starts_with(FENCE) =>

@@ -11,11 +11,12 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::Reader;
 use super::guess::Guess;
+use super::markers::{MarkerKind, Spotted, is_special};
 use super::opening::{Kind, Opening, malformed};
 use super::report::{Bare, Closed};
 use super::tag::{Interest, Lexed, TAG_CAP, Tag, alike, lex, lex_in};
 use super::thought::Thought;
-use super::vocabulary::{MarkerKind, SHOWN, Spelling, Spotted, is_special};
+use super::vocabulary::{SHOWN, Spelling};
 
 /// What stands at a trigger.
 pub(super) enum Look {
@@ -43,13 +44,15 @@ impl Reader {
         let mention = self.prose.mention();
         let first = self.prose.at_line_start() && mention.is_none();
         let fresh = first || (self.prose.is_fresh() && mention.is_none());
-        match self.vocabulary.spot(rest, last) {
+        match self.vocabulary.markers.spot(rest, last) {
             Spotted::Partial => return Look::Wait,
             Spotted::Marker(text) => {
                 if let Some(look) = self.look_at_marker(text, at, mention) {
                     return look;
                 }
             }
+            // Words are triggers for the sake of markers alone.
+            Spotted::None if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) => return Look::Text,
             Spotted::None => {}
         }
         // A bracket right behind a word is an index of something.
@@ -110,10 +113,7 @@ impl Reader {
         if angle != Lexed::No || self.vocabulary.is_empty() {
             return (angle, Notation::Angle);
         }
-        for Spelling { tagged, .. } in self.vocabulary.spellings() {
-            if tagged.notation == Notation::Angle {
-                continue;
-            }
+        for Spelling { tagged, .. } in self.vocabulary.others() {
             let interest = |name: &str, close| self.interest_in(name, close, tagged.notation);
             let lexed = lex_in(tagged.notation, rest, last, interest);
             if lexed != Lexed::No {
@@ -150,14 +150,17 @@ impl Reader {
         if self.vocabulary.is_empty() {
             return Interest::None;
         }
-        let interest = self.interest_in(name, close, Notation::Angle);
-        if interest != Interest::None {
-            return interest;
+        let may_name = self.vocabulary.may_name(name);
+        if may_name || close {
+            let interest = self.interest_in(name, close, Notation::Angle);
+            if interest != Interest::None {
+                return interest;
+            }
         }
-        if self.vocabulary.keyed(name).is_some() {
+        if may_name && self.vocabulary.keyed(name).is_some() {
             return Interest::Plain;
         }
-        if !close && self.vocabulary.misspelt(name).is_some() {
+        if may_name && !close && self.vocabulary.misspelt(name).is_some() {
             return Interest::Any;
         }
         if self.vocabulary.own().is_none() {
@@ -178,9 +181,10 @@ impl Reader {
     /// A marker of the tables. `None`: it is none of a dialect that is listened for; it may still be a tag.
     fn look_at_marker(&mut self, text: &'static str, at: usize, mention: Option<&'static str>) -> Option<Look> {
         let start = self.offset + at;
-        let mut meanings = self.vocabulary.meanings(text);
+        let mut meanings = self.vocabulary.markers.meanings(text);
         let Some(meaning) = meanings.next() else {
-            if let Some(dialect) = self.vocabulary.owner(text).filter(|_| is_special(text) && mention.is_none()) {
+            if let Some(dialect) = self.vocabulary.markers.owner(text).filter(|_| is_special(text) && mention.is_none())
+            {
                 self.past.unheard(dialect, start, text.len());
             }
             return None;
@@ -216,7 +220,7 @@ impl Reader {
 
     /// A marker of special tokens inside a thought, with its length. `Some(None)`: it only stands around calls.
     pub(super) fn special_marker(&mut self, text: &'static str, at: usize) -> Option<(Option<Opening>, usize)> {
-        let meaning = self.vocabulary.meanings(text).next()?;
+        let meaning = self.vocabulary.markers.meanings(text).next()?;
         if matches!(meaning.kind, MarkerKind::Thought(_)) {
             return None;
         }

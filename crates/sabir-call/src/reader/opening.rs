@@ -11,9 +11,10 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::Open;
 use super::form::Form;
+use super::markers::is_special;
 use super::report::Bare;
 use super::tag::{Interest, Lexed, Tag};
-use super::vocabulary::{Spelling, is_special};
+use super::vocabulary::Spelling;
 use super::{Reader, State, Step, Window, take_blank, thought};
 
 impl Notation {

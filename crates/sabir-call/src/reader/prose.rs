@@ -6,7 +6,8 @@
 //!
 //! One byte at a time, bounded state: where the chunks are cut cannot matter.
 
-use super::vocabulary::{SHOWN, Triggers};
+use super::triggers::Triggers;
+use super::vocabulary::SHOWN;
 
 /// Where in the prose we are.
 #[derive(Debug, Clone)]
@@ -175,7 +176,7 @@ impl Prose {
     }
 
     /// Reads on to the next trigger of `text` or to its end, and returns how many bytes that was.
-    pub(crate) fn skip(&mut self, text: &str, triggers: Triggers) -> usize {
+    pub(crate) fn skip(&mut self, text: &str, triggers: &Triggers) -> usize {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -218,14 +219,18 @@ impl Prose {
     }
 
     /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
-    fn leap(&mut self, bytes: &[u8], from: usize, triggers: Triggers) -> usize {
+    fn leap(&mut self, bytes: &[u8], from: usize, triggers: &Triggers) -> usize {
         let rest = bytes.get(from..).unwrap_or_default();
-        let mut before = self.previous();
-        let matters = |byte: &u8| {
-            let before = std::mem::replace(&mut before, *byte);
-            matches!(byte, b'`' | b'\n' | b'\\') || triggers.stop(*byte, before, false)
-        };
-        let stop = rest.iter().position(matters).unwrap_or(rest.len());
+        let mut stop = 0;
+        while let Some(&byte) = rest.get(stop) {
+            if !triggers.is_plain(byte) {
+                let before = stop.checked_sub(1).and_then(|at| rest.get(at)).copied().unwrap_or(self.previous());
+                if triggers.is_own(byte) || triggers.stop(byte, before, false) {
+                    break;
+                }
+            }
+            stop += 1;
+        }
         for &byte in rest.get(stop.saturating_sub(4)..stop).unwrap_or_default() {
             self.remember(byte);
         }
@@ -401,7 +406,7 @@ mod tests {
         let triggers = Vocabulary::new(Selection::AUTO, &ToolSet::default()).triggers;
         let (mut again, mut at) = (String::new(), 0);
         loop {
-            at += skipping.skip(text.get(at..).unwrap_or_default(), triggers);
+            at += skipping.skip(text.get(at..).unwrap_or_default(), &triggers);
             if at == text.len() {
                 break;
             }

@@ -3,8 +3,8 @@
 
 use crate::event::{Event, MarkRole, Sink};
 
+use super::markers::Spotted;
 use super::tag::{Interest, Lexed, Tag, lex};
-use super::vocabulary::Spotted;
 use super::{Reader, State, Step, Window};
 use crate::lanes::find;
 
@@ -177,7 +177,7 @@ impl Reader {
         if thought.end == End::Harmony {
             return None;
         }
-        let (special, waits) = match self.vocabulary.spot_special(rest, window.last) {
+        let (special, waits) = match self.vocabulary.markers.spot_special(rest, window.last) {
             Spotted::None => self.special_tag(rest, (at, thought.section), window.last),
             Spotted::Partial => (None, true),
             Spotted::Marker(text) => (self.special_marker(text, at), false),

@@ -1,10 +1,12 @@
 //! Which names and markers mean something to the reader: the tools on offer, their arguments, and the dialects' own.
 
-use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, NameIn, Notation, PythonCalls, Tagged, Tags};
+use crate::dialect::grammar::{Grammar, NameIn, Notation, PythonCalls, Tagged, Tags};
 use crate::dialect::{Dialect, Selection, dialects};
 use crate::tool::{ToolSet, nearest};
 
+use super::markers::Markers;
 use super::tag::{Interest, alike, split_name};
+use super::triggers::{Letters, Triggers};
 
 /// Tags whose content is a thought.
 const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "thought"];
@@ -12,12 +14,6 @@ const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "th
 const WORDS: [&str; 2] = ["reasoning", "thought"];
 /// Tags of HTML that show what stands in them, with why a call in them is only mentioned.
 pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];
-/// Opens a message of the harmony dialect.
-const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
-
-/// Opens a list of calls of Python's, which mostly stands without it.
-const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
-
 /// The names and markers.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
@@ -25,16 +21,16 @@ pub(crate) struct Vocabulary {
     tools: Vec<Tool>,
     /// Every dialect that spells calls with tags.
     tagged: Vec<Spelling>,
-    markers: Vec<Marker>,
+    /// The dialects whose tags do not simply stand in angle brackets.
+    others: Vec<Spelling>,
+    pub(crate) markers: Markers,
     /// The first letters of the names of tools and arguments.
-    names: Triggers,
-    /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
-    angled: Triggers,
+    names: Letters,
+    /// The first letters of the tags of the tables, without prefixes.
+    tags: Letters,
     /// The dialects of JSON and of Python lists without any marker.
     pub(crate) bare_json: Option<&'static str>,
     pub(crate) bare_python: Option<&'static str>,
-    /// A special token in square brackets is listened for.
-    pub(crate) bracketed: bool,
     /// The bytes at which prose must be looked at.
     pub(crate) triggers: Triggers,
     /// What tags begin with where it is not `<`.
@@ -58,75 +54,6 @@ pub(crate) struct Spelling {
     listened: bool,
 }
 
-/// A marker of another machine.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Marker {
-    pub(crate) text: &'static str,
-    pub(crate) dialect: &'static str,
-    pub(crate) kind: MarkerKind,
-    pub(crate) listened: bool,
-}
-
-/// What stands behind a marker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MarkerKind {
-    Json(JsonForm),
-    Python(PythonCalls),
-    Gemma(GemmaCalls),
-    /// The header of a message of the harmony dialect.
-    Channel,
-    /// Nothing: it stands around calls.
-    Section,
-    /// A thought, up to the other marker.
-    Thought(&'static str),
-}
-
-/// Which marker stands at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spotted {
-    None,
-    /// The text ends inside what may be one.
-    Partial,
-    /// This one, the longest.
-    Marker(&'static str),
-}
-
-/// Sets of ASCII bytes.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Triggers {
-    /// Anywhere.
-    anywhere: u128,
-    /// At the start of a word.
-    word: u128,
-    /// At the start of a line or of what follows a call or a thought.
-    line: u128,
-}
-
-impl Triggers {
-    /// Whether prose must be looked at here; `before` is the byte before.
-    pub(crate) fn stop(self, byte: u8, before: u8, fresh: bool) -> bool {
-        let mut set = self.anywhere;
-        if fresh {
-            set |= self.line;
-        }
-        if byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric() {
-            set |= self.word;
-        }
-        byte < 128 && set >> byte & 1 == 1
-    }
-
-    fn add(&mut self, byte: u8) {
-        if byte < 128 {
-            let set = if byte.is_ascii_alphanumeric() { &mut self.word } else { &mut self.anywhere };
-            *set |= 1 << byte;
-        }
-    }
-
-    fn add_at_line_start(&mut self, byte: u8) {
-        self.line |= 1 << (byte & 127);
-    }
-}
-
 impl Vocabulary {
     pub(crate) fn new(selection: Selection, tools: &ToolSet) -> Self {
         let tool = |spec: &crate::ToolSpec| Tool {
@@ -138,18 +65,18 @@ impl Vocabulary {
             selection,
             tools: tools.iter().map(tool).collect(),
             tagged: Vec::new(),
-            markers: Vec::new(),
-            names: Triggers::default(),
-            angled: Triggers::default(),
+            others: Vec::new(),
+            markers: Markers::default(),
+            names: Letters::default(),
+            tags: Letters::default(),
             bare_json: None,
             bare_python: None,
-            bracketed: false,
             triggers: Triggers::default(),
             marked: None,
         };
         made.triggers.add(b'<');
         let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
-        names.for_each(|name| name.bytes().take(1).for_each(|byte| made.names.anywhere |= 1 << byte.min(127)));
+        names.for_each(|name| made.names.add(name));
         if !made.is_empty() {
             for dialect in dialects() {
                 made.learn(dialect, selection.includes(dialect.name));
@@ -161,7 +88,12 @@ impl Vocabulary {
     fn learn(&mut self, dialect: &'static Dialect, listened: bool) {
         let name = dialect.name;
         if let Grammar::Tagged(tagged) = &dialect.grammar {
-            self.tagged.push(Spelling { dialect: name, tagged, listened });
+            let spelling = Spelling { dialect: name, tagged, listened };
+            self.tagged.push(spelling);
+            if listened && tagged.notation != Notation::Angle {
+                self.others.push(spelling);
+            }
+            tagged.names().for_each(|name| self.tags.add(name));
             if let Notation::Marked(marker) = tagged.notation {
                 marker.bytes().take(1).for_each(|byte| self.triggers.add(byte));
                 self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
@@ -170,12 +102,7 @@ impl Vocabulary {
         if listened {
             self.learn_bare(dialect);
         }
-        for (text, kind) in markers(dialect, listened, self.selection.is_chosen()) {
-            self.bracketed |= listened && text.starts_with('[');
-            text.bytes().take(1).for_each(|byte| self.triggers.add(byte));
-            text.bytes().skip(1).take(1).for_each(|byte| self.angled.anywhere |= 1 << byte.min(127));
-            self.markers.push(Marker { text, dialect: name, kind, listened });
-        }
+        self.markers.learn(dialect, (listened, self.selection.is_chosen()), &mut self.triggers);
     }
 
     /// Calls without any marker.
@@ -199,57 +126,27 @@ impl Vocabulary {
 
     /// The byte, besides `<`, that a tag in a thought may begin with, and whether special tokens stand in square brackets.
     pub(crate) fn in_thoughts(&self) -> (Option<u8>, bool) {
-        (self.marked, self.bracketed)
+        (self.marked, self.markers.bracketed)
+    }
+
+    /// The dialects whose tags do not simply stand in angle brackets.
+    pub(crate) fn others(&self) -> &[Spelling] {
+        &self.others
+    }
+
+    /// Whether a tag of the tables may have this name: most tags of a text are not worth a search.
+    pub(crate) fn may_name(&self, name: &str) -> bool {
+        split_name(name).1.as_bytes().first().is_none_or(|byte| self.tags.has(byte.to_ascii_lowercase()))
     }
 
     /// Whether the name of a tool or an argument begins with this byte.
     pub(crate) fn begins_name(&self, byte: u8) -> bool {
-        self.names.anywhere >> byte.min(127) & 1 == 1
+        self.names.has(byte)
     }
 
     /// No tool, no call.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty()
-    }
-
-    /// The longest marker at the start of `rest`.
-    pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
-        let first = rest.as_bytes().first();
-        if first == Some(&b'<')
-            && rest.as_bytes().get(1).is_some_and(|second| self.angled.anywhere >> (*second).min(127) & 1 == 0)
-        {
-            return Spotted::None;
-        }
-        let mut found: Option<&'static str> = None;
-        for Marker { text, .. } in &self.markers {
-            if text.as_bytes().first() != first {
-                continue;
-            }
-            if rest.starts_with(text) {
-                found = found.filter(|known| known.len() >= text.len()).or(Some(text));
-            } else if !last && rest.len() < text.len() && text.starts_with(rest) {
-                return Spotted::Partial;
-            }
-        }
-        found.map_or(Spotted::None, Spotted::Marker)
-    }
-
-    /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
-    pub(crate) fn spot_special(&self, rest: &str, last: bool) -> Spotted {
-        match self.spot(rest, last) {
-            Spotted::Marker(text) if !is_special(text) || self.meanings(text).next().is_none() => Spotted::None,
-            spotted => spotted,
-        }
-    }
-
-    /// All that this marker may mean, in the dialects that are listened for.
-    pub(crate) fn meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v Marker> {
-        self.markers.iter().filter(move |marker| marker.listened && marker.text == text)
-    }
-
-    /// The first dialect that has this marker, listened for or not.
-    pub(crate) fn owner(&self, text: &str) -> Option<&'static str> {
-        self.markers.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
     }
 
     /// The dialect in which tools and arguments are tags of their own names.
@@ -389,6 +286,16 @@ impl Spelling {
 }
 
 impl Tagged {
+    /// The names of its tags around and of calls.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let call = match self.tags {
+            Tags::Own => None,
+            Tags::Fixed { call, .. } | Tags::Keyed { call, .. } => Some(call),
+        };
+        let wrappers = self.wrappers.iter().map(|name| split_name(name).1).chain(self.wrappers.iter().copied());
+        wrappers.chain(self.frames.iter().copied()).chain(call)
+    }
+
     /// Whether a tag of this name stands around calls.
     pub(crate) fn wraps(&self, name: &str) -> bool {
         let (prefix, base) = split_name(name);
@@ -412,48 +319,6 @@ fn slipped(name: &str, right: &str) -> bool {
     let rest = |text: &[u8]| text.len() - head;
     let tail = name.iter().rev().zip(right.iter().rev()).take_while(same).count().min(rest(name)).min(rest(right));
     matches!((rest(name) - tail, rest(right) - tail), (0 | 1, 0 | 1) | (2, 2))
-}
-
-/// The markers of a dialect, and what they mean.
-fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
-    let section = |text: &'static str| (text, MarkerKind::Section);
-    let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
-    match dialect.grammar {
-        Grammar::Tagged(tagged) => {
-            markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
-        }
-        Grammar::Json(table) => {
-            markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
-            // A tag that names the tool is read with the arguments behind it where the tagged machine listens too.
-            let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
-            let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
-            markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
-        }
-        Grammar::Python(PythonCalls { open: "", .. }) => markers.push((PYTHON.open, MarkerKind::Python(PYTHON))),
-        Grammar::Python(table) => {
-            let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
-            markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
-        }
-        Grammar::Gemma(table) => {
-            markers.push((table.open, MarkerKind::Gemma(table)));
-            // In prose the word alone says nothing, unless the dialect was chosen.
-            let bare = GemmaCalls { open: "call:", close: "", ..table };
-            markers.extend(chosen.then_some((bare.open, MarkerKind::Gemma(bare))));
-        }
-        Grammar::Harmony => markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel))),
-    }
-    if listened {
-        markers.extend(dialect.tokens.iter().copied().map(section));
-        markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
-        let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
-        markers.extend(stray.map(|(_, close)| section(close)));
-    }
-    markers
-}
-
-/// Whether a marker is made of special tokens.
-pub(crate) fn is_special(marker: &str) -> bool {
-    marker.contains(['|', '｜']) || marker.starts_with('[')
 }
 
 /// How well the tag's name fits a spelling decides between several.

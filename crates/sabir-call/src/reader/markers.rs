@@ -1,0 +1,159 @@
+//! Markers: what dialects without tags open their calls with, and what stands around everything.
+//!
+//! One marker may belong to several dialects; what follows it decides (`reader/follow.rs`).
+
+use crate::dialect::Dialect;
+use crate::dialect::grammar::{GemmaCalls, Grammar, JsonForm, PythonCalls};
+
+use super::triggers::{Letters, Triggers};
+
+/// Opens a message of the harmony dialect.
+const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
+
+/// Opens a list of calls of Python's, which mostly stands without it.
+const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
+
+/// The markers of every dialect.
+#[derive(Debug, Default)]
+pub(crate) struct Markers {
+    all: Vec<Marker>,
+    /// Their texts, each once: those that begin with `<`, and the others.
+    in_angles: Vec<&'static str>,
+    bare: Vec<&'static str>,
+    /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
+    second: Letters,
+    /// A special token in square brackets is listened for.
+    pub(crate) bracketed: bool,
+}
+
+/// A marker of another machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marker {
+    pub(crate) text: &'static str,
+    pub(crate) dialect: &'static str,
+    pub(crate) kind: MarkerKind,
+    listened: bool,
+}
+
+/// What stands behind a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkerKind {
+    Json(JsonForm),
+    Python(PythonCalls),
+    Gemma(GemmaCalls),
+    /// The header of a message of the harmony dialect.
+    Channel,
+    /// Nothing: it stands around calls.
+    Section,
+    /// A thought, up to the other marker.
+    Thought(&'static str),
+}
+
+/// Which marker stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spotted {
+    None,
+    /// The text ends inside what may be one.
+    Partial,
+    /// This one, the longest.
+    Marker(&'static str),
+}
+
+impl Markers {
+    /// Adds the markers of a dialect, and where they stop prose.
+    pub(crate) fn learn(
+        &mut self,
+        dialect: &'static Dialect,
+        (listened, chosen): (bool, bool),
+        triggers: &mut Triggers,
+    ) {
+        for (text, kind) in markers(dialect, listened, chosen) {
+            self.bracketed |= listened && text.starts_with('[');
+            text.bytes().take(1).for_each(|byte| triggers.add(byte));
+            self.second.add(text.get(1..).unwrap_or("|"));
+            let texts = if text.starts_with('<') { &mut self.in_angles } else { &mut self.bare };
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+            self.all.push(Marker { text, dialect: dialect.name, kind, listened });
+        }
+    }
+
+    /// The longest marker at the start of `rest`.
+    pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
+        let bytes = rest.as_bytes();
+        let angled = bytes.first() == Some(&b'<');
+        if angled && bytes.get(1).is_some_and(|second| !self.second.has(*second)) {
+            return Spotted::None;
+        }
+        let mut found: Option<&'static str> = None;
+        for text in if angled { &self.in_angles } else { &self.bare } {
+            if rest.starts_with(text) {
+                found = found.filter(|known| known.len() >= text.len()).or(Some(text));
+            } else if !last && rest.len() < text.len() && text.starts_with(rest) {
+                return Spotted::Partial;
+            }
+        }
+        found.map_or(Spotted::None, Spotted::Marker)
+    }
+
+    /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
+    pub(crate) fn spot_special(&self, rest: &str, last: bool) -> Spotted {
+        match self.spot(rest, last) {
+            Spotted::Marker(text) if !is_special(text) || self.meanings(text).next().is_none() => Spotted::None,
+            spotted => spotted,
+        }
+    }
+
+    /// All that this marker may mean, in the dialects that are listened for.
+    pub(crate) fn meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v Marker> {
+        self.all.iter().filter(move |marker| marker.listened && marker.text == text)
+    }
+
+    /// The first dialect that has this marker, listened for or not.
+    pub(crate) fn owner(&self, text: &str) -> Option<&'static str> {
+        self.all.iter().find(|marker| marker.text == text).map(|marker| marker.dialect)
+    }
+}
+
+/// The markers of a dialect, and what they mean.
+fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+    let section = |text: &'static str| (text, MarkerKind::Section);
+    let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
+    match dialect.grammar {
+        Grammar::Tagged(tagged) => {
+            markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
+        }
+        Grammar::Json(table) => {
+            markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
+            // A tag that names the tool is read with the arguments behind it where the tagged machine listens too.
+            let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
+            let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
+            markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
+        }
+        Grammar::Python(PythonCalls { open: "", .. }) => markers.push((PYTHON.open, MarkerKind::Python(PYTHON))),
+        Grammar::Python(table) => {
+            let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
+            markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
+        }
+        Grammar::Gemma(table) => {
+            markers.push((table.open, MarkerKind::Gemma(table)));
+            // In prose the word alone says nothing, unless the dialect was chosen.
+            let bare = GemmaCalls { open: "call:", close: "", ..table };
+            markers.extend(chosen.then_some((bare.open, MarkerKind::Gemma(bare))));
+        }
+        Grammar::Harmony => markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel))),
+    }
+    if listened {
+        markers.extend(dialect.tokens.iter().copied().map(section));
+        markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+        let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
+        markers.extend(stray.map(|(_, close)| section(close)));
+    }
+    markers
+}
+
+/// Whether a marker is made of special tokens.
+pub(crate) fn is_special(marker: &str) -> bool {
+    marker.contains(['|', '｜']) || marker.starts_with('[')
+}

@@ -46,6 +46,10 @@ pub struct Dialect {
     pub spec: &'static str,
     /// How it is read and written.
     pub(crate) grammar: Grammar,
+    /// Special tokens that stand around everything else and mean nothing; servers leave them in the text.
+    pub(crate) tokens: &'static [&'static str],
+    /// The markers around a thought, where it has markers of its own.
+    pub(crate) thought: Option<(&'static str, &'static str)>,
     /// How the syntax is taught; an example follows it.
     pub(crate) lesson: &'static str,
 }

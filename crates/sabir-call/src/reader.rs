@@ -1,7 +1,7 @@
 //! The reader: assistant text in, events out, for every dialect that it listens for.
 //!
-//! Supported: prose with calls in it, in the dialects [`cline`](crate::dialect) and [`invoke`](crate::dialect), one or
-//! both at once; `<thinking>` and `<think>`; mentions (see `reader/prose.rs`), which stay text.
+//! Supported: prose with calls in it, in one [dialect](crate::dialect) or in all at once; thoughts between tags, on a channel
+//! or on a wire of their own; mentions (see `reader/prose.rs`), which stay text.
 //!
 //! The text is cut by the network, never by meaning. Whatever cannot be decided yet is held: the start of a tag (at most
 //! 256 bytes), and an opening or closing tag together with the white space behind it, because what follows decides what
@@ -64,6 +64,8 @@ use vocabulary::Vocabulary;
 
 /// White space that is held behind a tag or a call before the reader stops waiting for what follows, in bytes.
 const BLANK_CAP: usize = 64 * 1024;
+/// So much of its end is looked at for line ends and indentation, in bytes.
+const BLANK_END: usize = 256;
 
 /// Reads assistant text.
 #[derive(Debug)]
@@ -335,7 +337,9 @@ impl Reader {
         if taken < rest.len() {
             self.state = State::Prose;
             self.prose.resume();
-            self.prose.read(&self.blank);
+            // What white space says of lines, its end says. All of it may have been read before, behind another thought.
+            let end = self.blank.len().saturating_sub(BLANK_END);
+            self.prose.read(self.blank.get(end..).unwrap_or_default());
         }
         Step::To(from + taken)
     }

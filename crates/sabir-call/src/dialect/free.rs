@@ -15,6 +15,8 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "A Python list of calls: [f(a=\"x\", b=1), g()] (Llama 4 and others).",
         spec: include_str!("../specs/pythonic.md"),
         grammar: Grammar::Python(PythonCalls { open: "", close: "" }),
+        tokens: &["<|python_end|>", "<|eom|>", "<|eot|>"],
+        thought: None,
         lesson: PYTHON_LESSON,
     },
     Dialect {
@@ -23,6 +25,8 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "A Python list of calls between special tokens (LFM2).",
         spec: include_str!("../specs/lfm2.md"),
         grammar: Grammar::Python(PythonCalls { open: "<|tool_call_start|>", close: "<|tool_call_end|>" }),
+        tokens: &["<|im_end|>"],
+        thought: None,
         lesson: PYTHON_LESSON,
     },
     Dialect {
@@ -31,6 +35,8 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "Python calls in a <function_calls> block (OLMo 3).",
         spec: include_str!("../specs/olmo3.md"),
         grammar: Grammar::Python(PythonCalls { open: "<function_calls>", close: "</function_calls>" }),
+        tokens: &[],
+        thought: None,
         lesson: PYTHON_LESSON,
     },
     Dialect {
@@ -39,6 +45,8 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "call:f{k:v} between special tokens, strings between quote tokens (Gemma 4).",
         spec: include_str!("../specs/gemma.md"),
         grammar: Grammar::Gemma(GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" }),
+        tokens: &["<turn|>"],
+        thought: Some(("<|channel>thought", "<channel|>")),
         lesson: GEMMA_LESSON,
     },
     Dialect {
@@ -51,6 +59,8 @@ pub(super) const ROWS: &[Dialect] = &[
             close: "<end_function_call>",
             quote: "<escape>",
         }),
+        tokens: &[],
+        thought: None,
         lesson: GEMMA_LESSON,
     },
     Dialect {
@@ -59,6 +69,8 @@ pub(super) const ROWS: &[Dialect] = &[
         summary: "Channels: a message on the commentary channel to functions.NAME is a call (gpt-oss).",
         spec: include_str!("../specs/harmony.md"),
         grammar: Grammar::Harmony,
+        tokens: &["<|end|>", "<|return|>", "<|call|>"],
+        thought: None,
         lesson: "Write each call as a message of its own on the commentary channel, addressed to `functions.` and the tool's \
 name, with the arguments as a JSON object.",
     },

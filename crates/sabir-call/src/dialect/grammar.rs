@@ -43,8 +43,6 @@ pub(crate) struct Tagged {
     pub(crate) prefixes: &'static [&'static str],
     /// Names of the tags around the words of a message, which mean nothing by themselves.
     pub(crate) frames: &'static [&'static str],
-    /// The markers around a thought, where it has markers of its own.
-    pub(crate) thought: Option<(&'static str, &'static str)>,
 }
 
 /// How a tag is written.

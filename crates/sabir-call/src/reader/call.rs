@@ -7,6 +7,10 @@
 //! * an argument already given: the value ends, and the call is rejected, since two readings are possible;
 //! * anything else: it was content.
 //!
+//! Where every value stands on lines of its own and an argument not yet given opens a line, the closing tag is missing and
+//! the value ends there, with a warning; a closing tag that then turns out to be content leaves two readings, which rejects
+//! the call. A call's close never stands in for its argument's.
+//!
 //! A complete example of a call inside a value (its opening tag followed by an argument's tag, up to its close) nests, and
 //! nothing in it ends the value. Whatever leaves a doubt is weighed in `reader/doubt.rs`; a call is rejected, never guessed.
 
@@ -43,10 +47,13 @@ pub(super) struct Open {
     pub(super) doubt: Doubt,
     /// Faults that wait for the text before them.
     pub(super) faults: Vec<Fault>,
+    /// The byte that every tag begins with.
+    first: u8,
 }
 
 impl Open {
     pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>, call_close: String) -> Self {
+        let first = form.first_byte();
         Self {
             index,
             form,
@@ -58,6 +65,7 @@ impl Open {
             value: Value::new(String::new(), false, false),
             doubt: Doubt::default(),
             faults: Vec::new(),
+            first,
         }
     }
 
@@ -193,7 +201,12 @@ impl Reader {
             Lexed::Tag(tag) => Some(tag),
             Lexed::No => None,
         };
-        let Some(tag) = tag else { return self.content(at, out) };
+        let Some(tag) = tag else {
+            if open.form.begins_half(rest) {
+                open.doubt_half(self.offset + at);
+            }
+            return self.content(at, out);
+        };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         if tag.closes(&open.call_close) {
             self.end_value(held, out);
@@ -231,8 +244,8 @@ impl Reader {
         self.held.clear();
         if let Phase::Closing(close, _) = open.value.phase {
             open.doubt_implied(close);
-            open.report(out);
         }
+        open.report(out);
         open.value.phase = Phase::Body;
         open.value.before = Before::Nothing;
         Step::To(at)
@@ -307,6 +320,14 @@ impl Open {
         self.doubt.implied = true;
     }
 
+    /// Behind a closing tag stands a key without a value, or a value without a key: the argument may have ended there.
+    fn doubt_half(&mut self, at: usize) {
+        let span = Span::new(at, at + 1);
+        let message = "a key without a value, or a value without a key, stands behind a closing tag".to_owned();
+        let hint = format!("write `{}` for each argument", self.form.spell_argument("…"));
+        self.fault(FaultKind::StrayText, span, message, &hint);
+    }
+
     /// A closing tag at that offset that turned out to be content: if no closing tag was seen of the argument before, it
     /// may have closed an example inside that one.
     fn doubt_implied(&mut self, at: usize) {
@@ -326,10 +347,9 @@ impl Open {
         if !inside || value.undecided(chunk) > 0 || chunk.is_empty() {
             return false;
         }
-        let first = self.form.first_byte();
-        let plain = match find(first, chunk.as_bytes()) {
+        let plain = match find(self.first, chunk.as_bytes()) {
             None => true,
-            Some(at) => !self.tagged(chunk, (at, first), vocabulary),
+            Some(at) => !self.tagged(chunk, at, vocabulary),
         };
         if plain {
             out.event(Event::ArgDelta { index: self.index, text: chunk });
@@ -339,18 +359,38 @@ impl Open {
 
     /// Whether a tag that matters stands in `chunk`, or begins there; `first` is where the first byte of one stands.
     #[inline(never)]
-    fn tagged(&self, chunk: &str, (first, byte): (usize, u8), vocabulary: &Vocabulary) -> bool {
+    fn tagged(&self, chunk: &str, first: usize, vocabulary: &Vocabulary) -> bool {
+        let bytes = chunk.as_bytes();
         let mut at = first;
         loop {
             let tail = chunk.get(at..).unwrap_or_default();
-            if self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No {
+            if self.may_matter(tail.as_bytes(), vocabulary)
+                && self.form.lex(tail, false, |name, close| self.interest(name, close, vocabulary)) != Lexed::No
+            {
                 return true;
             }
-            match find(byte, tail.get(1..).unwrap_or_default().as_bytes()) {
+            match find(self.first, bytes.get(at + 1..).unwrap_or_default()) {
                 Some(next) => at += 1 + next,
                 None => return false,
             }
         }
+    }
+
+    /// Whether a tag that stands at the start of `tail` could matter, by the first letter of its name: most of what begins
+    /// with `<` in code is none, and need not be lexed.
+    #[inline]
+    fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
+        let letter = match tail {
+            _ if self.first != b'<' || self.doubt.stranger.is_some() => return true,
+            [_, b'/', letter, ..] | [_, letter, ..] => *letter,
+            _ => return true,
+        };
+        let begins = |name: &str| name.as_bytes().first() == Some(&letter);
+        matches!(letter, b'/' | b'|' | 0x80..)
+            || begins(&self.value.close)
+            || begins(&self.call_close)
+            || (self.form.own_arguments() && vocabulary.begins_name(letter))
+            || self.form.names_behind()
     }
 
     /// Emits a piece of the value, after the line feed that waited for it.

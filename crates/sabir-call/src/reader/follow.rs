@@ -4,7 +4,7 @@
 //! name with an `<arg_key>` behind it glm. Behind `[TOOL_CALLS]` stands an array, or a name and `[ARGS]`. Whatever fits none
 //! of them was prose; a special token, which nobody writes by accident, then earns a fault.
 
-use crate::dialect::grammar::{Head, JsonForm};
+use crate::dialect::grammar::{GemmaCalls, Head, JsonForm};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
@@ -24,6 +24,8 @@ const HEAD_CAP: usize = 256;
 const MESSAGE: &str = "<|message|>";
 /// What a call of gemma's begins with.
 const GEMMA: &str = "call:";
+/// A fence of Markdown.
+const FENCE: &str = "```";
 
 /// Behind a marker, before the JSON that the tool's name stands before.
 #[derive(Debug)]
@@ -46,6 +48,52 @@ enum Follow {
     Word(usize),
     /// Nothing that belongs to it.
     No,
+}
+
+/// Where a head ends.
+enum Ends {
+    /// More text is needed.
+    Wait,
+    /// Before this byte; what belongs to the call goes on at that one.
+    At(usize, usize),
+    /// Nowhere: it is none.
+    No,
+    /// The text ends in it.
+    Cut,
+}
+
+impl Heading {
+    fn ends(&self, rest: &str, last: bool) -> Ends {
+        let end = self.form.and_then(|form| form.head).map_or(MESSAGE, |head| head.end);
+        let special = is_special(&self.opening.tag);
+        let cap = rest.floor_char_boundary(rest.len().min(HEAD_CAP + end.len()));
+        let head = rest.get(..cap).unwrap_or_default();
+        // No name holds a brace, so that what ends the name may be missing behind a special token.
+        let brace = head.find('{').filter(|_| special && self.form.is_some()).map(|at| (at, at));
+        let ended = head.find(end).map(|at| (at, at + end.len()));
+        let found = ended.filter(|(at, _)| brace.is_none_or(|(brace, _)| *at < brace)).or(brace);
+        let Some((at, next)) = found else {
+            return match last {
+                true => Ends::Cut,
+                false if rest.len() < HEAD_CAP + end.len() => Ends::Wait,
+                false => Ends::No,
+            };
+        };
+        let Some(form) = self.form.filter(|_| !special) else { return Ends::At(at, next) };
+        // Words, not tokens, are a head only with JSON behind them, or with what closes the call.
+        let behind = rest.get(next..).unwrap_or_default();
+        let text = behind.trim_ascii_start();
+        let closes = !form.close.is_empty() && text.starts_with(form.close);
+        if closes || text.starts_with(['{', '"', '`']) {
+            return Ends::At(at, next);
+        }
+        match begins(text, form.close, false) || text.is_empty() {
+            true if behind.len() - text.len() > HEAD_CAP => Ends::No,
+            true if last => Ends::Cut,
+            true => Ends::Wait,
+            false => Ends::No,
+        }
+    }
 }
 
 impl Reader {
@@ -101,7 +149,7 @@ impl Reader {
         let wrapper = opening.tag.trim_matches(['<', '>']);
         let inner = rest.get(1..).unwrap_or_default().trim_ascii_start();
         let list = rest.starts_with('[');
-        if list && inner.is_empty() && !last {
+        if list && inner.is_empty() && rest.len() <= HEAD_CAP && !last {
             return Follow::Wait;
         }
         let word = word_length(rest);
@@ -110,24 +158,36 @@ impl Reader {
         }
         let called = rest.get(word..).is_some_and(|behind| behind.starts_with('('));
         let python = (list && word_length(inner) > 0) || (word > 0 && called);
-        let json = rest.starts_with('{') || (list && !python);
+        let special = is_special(&text);
+        // Behind a word or a tag that prose may hold, an array is one of calls only if it holds objects.
+        let json = rest.starts_with('{') || (list && !python && (special || inner.starts_with('{')));
         let (index, at) = (self.past.calls, opening.at);
         for Marker { dialect, kind, .. } in self.vocabulary.meanings(&text) {
             match *kind {
-                MarkerKind::Json(JsonForm { head: None, close, stop, .. }) if json => {
+                MarkerKind::Json(JsonForm { head: None, close, .. })
+                    if begins(rest, FENCE, last) && (special || !close.is_empty()) && !rest.starts_with(FENCE) =>
+                {
+                    return Follow::Wait;
+                }
+                MarkerKind::Json(JsonForm { head: None, close, stop, .. })
+                    if json || (rest.starts_with(FENCE) && (special || !close.is_empty())) =>
+                {
                     let markers = Markers { dialect, close, stop, sure: self.certainty(&text) };
                     return Follow::Region(dialect, Box::new(Payload::calls(markers, index, at)));
                 }
                 MarkerKind::Python(table) if python => {
                     return Follow::Region(dialect, Box::new(Python::new(table, dialect, index, at)));
                 }
-                MarkerKind::Gemma(table) if rest.starts_with(GEMMA) => {
-                    return Follow::Region(dialect, Box::new(Gemma::new(table, dialect, index, at)));
-                }
-                MarkerKind::Gemma(_) if !last && GEMMA.starts_with(rest) => return Follow::Wait,
-                MarkerKind::Json(form) if form.head.is_some() && (word > 0 || is_special(&text)) => {
-                    return Follow::Head(dialect, Some(form));
-                }
+                MarkerKind::Gemma(table) => match notes(rest, table, last) {
+                    Some(true) => return Follow::Region(dialect, Box::new(Gemma::new(table, dialect, index, at))),
+                    Some(false) => {}
+                    None => return Follow::Wait,
+                },
+                MarkerKind::Json(form) => match form.head.map_or(Some(false), |head| heads(rest, &form, head, last)) {
+                    Some(true) => return Follow::Head(dialect, Some(form)),
+                    Some(false) => {}
+                    None => return Follow::Wait,
+                },
                 MarkerKind::Channel => return Follow::Head(dialect, None),
                 _ => {}
             }
@@ -191,35 +251,26 @@ impl Reader {
     pub(super) fn heading(&mut self, window: Window<'_>, from: usize, out: &mut dyn Sink) -> Step {
         let State::Heading(heading) = &self.state else { return Step::To(from) };
         let rest = window.from(from);
-        let end = heading.form.and_then(|form| form.head).map_or(MESSAGE, |head| head.end);
-        let mut cap = rest.len().min(HEAD_CAP + end.len());
-        while !rest.is_char_boundary(cap) {
-            cap -= 1;
+        let ends = heading.ends(rest, window.last);
+        if let Ends::Wait = ends {
+            return Step::Wait(from);
         }
-        let found = rest.get(..cap).and_then(|head| head.find(end));
-        let Some(length) = found else {
-            if !window.last && rest.len() < HEAD_CAP + end.len() {
-                return Step::Wait(from);
-            }
-            let State::Heading(heading) = std::mem::replace(&mut self.state, State::Prose) else {
-                return Step::To(from);
-            };
-            if window.last {
+        let State::Heading(heading) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(from) };
+        let Ends::At(length, next) = ends else {
+            if let Ends::Cut = ends {
                 self.cut_heading(*heading, Cut::Ended, rest, out);
                 return Step::To(window.text.len());
             }
             self.not_followed(heading.opening, out);
             return Step::To(from);
         };
-        let State::Heading(heading) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(from) };
         let head = rest.get(..length).unwrap_or_default();
         let Heading { opening, dialect, form } = *heading;
         match form {
             Some(form) => self.begin_headed((&opening, dialect, form), head, self.offset + from, out),
             None => self.begin_channel(&opening, head, self.offset + from, out),
         }
-        // A fence may stand right behind the name, and what ends the name is then part of it.
-        Step::To(from + length + end.len())
+        Step::To(from + next)
     }
 
     fn begin_headed(
@@ -300,11 +351,52 @@ impl Reader {
     }
 }
 
+/// Whether a name stands at the start of `text`, with what ends it or what may stand behind it. `None`: more text is
+/// needed to say.
+fn heads(text: &str, form: &JsonForm, head: Head, last: bool) -> Option<bool> {
+    let name: usize = text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum();
+    let special = is_special(form.open);
+    let behind = text.get(name..).unwrap_or_default().trim_start();
+    let id = head.id.filter(|id| *id != ":").unwrap_or_default();
+    let (brace, fence) = if special { ("{", FENCE) } else { ("", "") };
+    let follows = [head.end.trim(), id, form.close, brace, fence];
+    let mut known = follows.iter().filter(|text| !text.is_empty());
+    if known.clone().any(|text| behind.starts_with(text)) {
+        return Some(name > 0 || special);
+    }
+    // A name that the end of the text cuts off is one all the same.
+    let waits = text.len() - behind.len() <= HEAD_CAP && known.any(|text| begins(behind, text, false));
+    match (waits, last) {
+        (true, false) => None,
+        (waits, _) => Some(waits && special),
+    }
+}
+
+/// Whether a call in Gemma's notation stands at the start of `text`. `None`: more text is needed to say.
+fn notes(text: &str, table: GemmaCalls, last: bool) -> Option<bool> {
+    // Where nothing stands before `call:`, that is the marker, and a name and its brace must follow.
+    if table.open == GEMMA {
+        let name = word_length(text);
+        return Some(name > 0 && text.get(name..).is_some_and(|behind| behind.starts_with('{')));
+    }
+    let call = text.strip_prefix(':').unwrap_or(text);
+    if begins(call, GEMMA, last) { None } else { Some(call.starts_with(GEMMA)) }
+}
+
+/// Whether the text ends where `marker` may go on.
+fn begins(text: &str, marker: &str, last: bool) -> bool {
+    !last && text.len() < marker.len() && marker.starts_with(text)
+}
+
 /// Length of the word at the start of `text` that could be a tool's name.
 fn word_length(text: &str) -> usize {
-    let is_name = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if !text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
         return 0;
     }
     text.chars().take(HEAD_CAP + 1).take_while(is_name).map(char::len_utf8).sum()
+}
+
+/// What a tool's name is made of, with whatever stands before and behind it in some dialects.
+fn is_name(c: &char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
 }

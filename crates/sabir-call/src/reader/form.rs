@@ -14,7 +14,7 @@ use super::vocabulary::{Spelling, Vocabulary};
 pub(super) struct Form {
     /// The dialect's name.
     pub(super) dialect: &'static str,
-    tagged: Tagged,
+    tagged: &'static Tagged,
     /// What stands before the names of this call's tags.
     prefix: String,
 }

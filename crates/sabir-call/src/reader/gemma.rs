@@ -2,7 +2,9 @@
 //!
 //! Supported: text between quote markers, which is raw up to the next one; numbers, `true`, `false`, `null`, lists and maps
 //! with bare keys (`reader/python/literal.rs`). Because models slip, strings and names may also be quoted as JSON does, and
-//! the word `call:` may be missing. Several calls between two markers are read one after another.
+//! the word `call:` may be missing or stand behind a colon, and so may the comma behind a string be missing. Several calls
+//! between two markers are read one after another. Where other markup stands in the place of the closing marker, the call
+//! is whole, and a warning says so.
 //!
 //! Unsupported: a quote marker inside a string between quote markers; strings without quotes. A mistake ends in an error
 //! fault, and what follows is passed over up to the closing marker.
@@ -70,8 +72,8 @@ enum State {
     Colon(bool),
     /// Inside a value.
     Value,
-    /// Behind a value.
-    Comma,
+    /// Behind a value; `true`: a string between markers.
+    Comma(bool),
     /// Behind a call's `}`.
     Closed,
     /// Behind a mistake.
@@ -117,17 +119,23 @@ impl Gemma {
                 self.state = State::Name;
                 return Next::To(at);
             }
+            (State::Start, b':') => return Next::To(at + 1),
             (State::Start, _) => return self.wrong(view, at, "`call:` and a name were expected", out),
             (State::Brace, b'{') => return self.begin_call(view, at, out),
             (State::Brace, _) => return self.wrong(view, at, "`{` was expected behind the tool's name", out),
-            (State::Argument | State::Comma, b'}') => {
+            (State::Argument | State::Comma(_), b'}') => {
                 self.end = view.offset + at + 1;
+                if self.grammar.close.is_empty() {
+                    self.end_call(self.end, out);
+                    return Next::Over(at + 1);
+                }
                 State::Closed
             }
+            (State::Comma(true), _) if in_name(byte) => return self.begin_name(at, byte),
             (State::Argument, _) => return self.begin_name(at, byte),
             (State::Colon(quoted), b':') => return self.begin_value(view, at, quoted, out),
             (State::Colon(_), _) => return self.wrong(view, at, "`:` was expected behind the name", out),
-            (State::Comma, b',') => State::Argument,
+            (State::Comma(_), b',') => State::Argument,
             (State::Closed, _) => return self.closed(view, at, out),
             _ => return self.wrong(view, at, "`,` or `}` was expected behind the value", out),
         };
@@ -144,7 +152,7 @@ impl Gemma {
             WordEnd::TooLong => {
                 let span = Span::new((view.offset + at).saturating_sub(self.word.len()), view.offset + at);
                 let message = format!("a name is longer than {WORD_CAP} bytes");
-                return self.report(Fault::error(FaultKind::Limit, span, message), at, out);
+                return self.report(Fault::error(FaultKind::Limit, span, message), view, at, out);
             }
             WordEnd::Here => {}
         }
@@ -193,7 +201,7 @@ impl Gemma {
         let span = Span::new(view.offset + at, view.offset + at + 1);
         let name = if quoted { self.literal.name() } else { self.word.as_str() };
         if !self.given.add(name, self.index(), span, out) {
-            return self.give_up(at);
+            return self.give_up(view, at, out);
         }
         self.literal.begin_value();
         self.state = State::Value;
@@ -205,9 +213,10 @@ impl Gemma {
         let scope = Scope { view, index: self.index(), name: self.given.last() };
         match self.literal.read(scope, from, out) {
             Reached::More(at) => Next::Wait(at),
-            Reached::Wrong(at) => self.give_up(at),
+            Reached::Wrong(at) => self.give_up(view, at, out),
             Reached::End(at) => {
-                self.state = if self.state == State::Quoted { State::Colon(true) } else { State::Comma };
+                let text = view.text.get(..at).is_some_and(|text| text.ends_with(self.grammar.quote));
+                self.state = if self.state == State::Quoted { State::Colon(true) } else { State::Comma(text) };
                 Next::To(at)
             }
         }
@@ -226,6 +235,14 @@ impl Gemma {
                 self.state = State::Start;
                 Next::To(at)
             }
+            (Some(false), Some(false)) if other_markup(text) => {
+                let span = Span::new(self.end, self.end);
+                let fault = Fault::warning(FaultKind::WrongClose, span, format!("`{close}` is missing"));
+                out.event(Event::Fault(&fault.in_call(self.index()).hint("close each call")));
+                self.end_call(self.end, out);
+                Next::Over(at)
+            }
+            (Some(false), Some(false)) if !view.last && text == "<" => Next::Wait(at),
             (Some(false), Some(false)) => self.wrong(view, at, &format!("`{close}` was expected behind the call"), out),
             _ => Next::Wait(at),
         }
@@ -255,17 +272,21 @@ impl Gemma {
         let span = Span::new(view.offset + at, view.offset + at + len);
         let GemmaCalls { open, close, quote } = self.grammar;
         let hint = format!("write `{open}call:tool{{name:{quote}value{quote}}}{close}`");
-        self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), at, out)
+        self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
     }
 
     /// Reports a mistake and passes over the rest.
-    fn report(&mut self, fault: Fault, at: usize, out: &mut dyn Sink) -> Next {
+    fn report(&mut self, fault: Fault, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
         let fault = if self.open { fault.in_call(self.index()) } else { fault };
         out.event(Event::Fault(&fault));
-        self.give_up(at)
+        self.give_up(view, at, out)
     }
 
-    fn give_up(&mut self, at: usize) -> Next {
+    fn give_up(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
+        if self.grammar.close.is_empty() {
+            self.end_call(view.offset + at, out);
+            return Next::Over(at);
+        }
         self.state = State::Skip;
         Next::To(at)
     }
@@ -302,6 +323,12 @@ impl Region for Gemma {
     fn next_index(&self) -> u32 {
         self.next
     }
+}
+
+/// Whether a tag or a special token starts here.
+fn other_markup(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next() == Some('<') && chars.next().is_some_and(|c| c.is_alphabetic() || matches!(c, '|' | '/'))
 }
 
 fn rest(view: View<'_>, at: usize) -> &str {

@@ -1,13 +1,15 @@
 //! Guesses: calls without any marker (JSON or a Python list, bare or in a fence), which only their shape and place tell apart
 //! from prose.
 //!
-//! Supported: `{…}` or `[…]` at the start of a line (a Python list anywhere), where a tool that was declared is named and
-//! nothing follows to the end of the message; the same in a fence. The text is held until that is known, at most [`HOLD_CAP`] bytes, and most of it is
-//! let go at its first word. Whatever turns out to be no call goes out as the text that it is. Where the dialect was chosen,
-//! a bare call begins as soon as its tool is known.
+//! Supported: `{…}` or `[…]` at the start of a line or behind a thought (a Python list anywhere), where a tool that was
+//! declared is named and nothing follows to the end of the message; the same in a fence. The text is held until that is
+//! known, at most [`HOLD_CAP`] bytes, and most of it is let go at its first word. Whatever turns out to be no call goes out
+//! as the text that it is. Where the dialect was chosen, a bare call may stand anywhere, and begins as soon as its tool is
+//! known.
 //!
-//! Unsupported on purpose: single quotes around JSON names, calls in the middle of a message, missing required arguments.
-//! There recovery would fire on prose that shows a call.
+//! Unsupported on purpose: single quotes around JSON names; where no dialect was chosen, calls in the middle of a message,
+//! missing required arguments, and objects that name a tool and no arguments. There recovery would fire on prose that
+//! shows a call.
 
 use crate::dialect::grammar::PythonCalls;
 use crate::draft::{Draft, DraftState};
@@ -27,19 +29,7 @@ const NAME_CAP: usize = 128;
 const LANGUAGES: [&str; 8] = ["", "json", "JSON", "python", "py", "tool_call", "tool_calls", "tool_code"];
 /// Keys of a call's name, and of what may stand before it.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
-const BEFORE: [&str; 11] = [
-    "type",
-    "id",
-    "tool_call_id",
-    "call_id",
-    "index",
-    "thought",
-    "tool_calls",
-    "calls",
-    "arguments",
-    "parameters",
-    "input",
-];
+const BEFORE: [&str; 8] = ["type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls"];
 
 /// Text that may be calls.
 #[derive(Debug)]
@@ -96,6 +86,8 @@ struct Scan {
     arguments: Option<u32>,
     /// A declared tool was named.
     named: bool,
+    /// There was a key of arguments.
+    argued: bool,
 }
 
 /// What a byte says.
@@ -108,18 +100,18 @@ enum Verdict {
 }
 
 impl Guess {
-    /// A guess that begins at the start of `rest`, at that offset, where a line starts or not: inside a line only a Python
-    /// list is told apart from prose.
+    /// A guess that begins at the start of `rest`, at that offset, where a line or an answer starts or not: inside a line
+    /// only a Python list is told apart from prose, unless the dialect was chosen.
     pub(super) fn begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
-        let (json, python) = (vocabulary.bare_json.filter(|_| first), vocabulary.bare_python);
+        let chosen = vocabulary.selection.is_chosen();
+        let (json, python) = (vocabulary.bare_json.filter(|_| first || chosen), vocabulary.bare_python);
         let state = match rest.as_bytes().first()? {
             b'`' if first && json.or(python).is_some() => Where::Fence,
             b'{' if json.is_some() => Where::Start,
-            b'[' if json.or(python).is_some() => Where::Start,
+            b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => Where::Start,
             _ => return None,
         };
         let (held, scan) = (String::new(), Scan::default());
-        let chosen = vocabulary.selection.is_chosen();
         Some(Self { held, offset, json, python, chosen, state, fence: 0, body: (0, 0), scan })
     }
 
@@ -167,6 +159,9 @@ impl Guess {
         let (json, python) = (self.json.is_some(), self.python.is_some());
         let verdict = self.scan.byte(byte, (json, python), vocabulary);
         if matches!(verdict, Verdict::Closed) {
+            if !self.chosen && !self.scan.python && !self.scan.argued {
+                return Verdict::Text;
+            }
             self.body.1 = at + 1;
             self.state = Where::After;
         }
@@ -245,8 +240,10 @@ impl Scan {
             }
             b':' if !self.python && self.arguments.is_none() => {
                 self.key = std::mem::take(&mut self.word);
-                let known = [&NAMES[..], &BEFORE[..]].concat().contains(&self.key.as_str()) || is_arguments(&self.key);
-                if !self.named && !known {
+                let arguments = is_arguments(&self.key);
+                self.argued |= arguments;
+                let key = self.key.as_str();
+                if !self.named && !arguments && !NAMES.contains(&key) && !BEFORE.contains(&key) {
                     return Verdict::Text;
                 }
             }
@@ -268,7 +265,7 @@ impl Scan {
                 }
                 // A word in brackets is a call of Python's, or prose.
                 let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-                if !self.named && self.depth == 1 && (!python || !word || self.key.is_empty() && !word) {
+                if !self.named && self.depth == 1 && !(python && word) {
                     return Verdict::Text;
                 }
             }
@@ -312,6 +309,11 @@ impl Scan {
     }
 }
 
+/// Whether calls may stand behind `[` and this byte.
+fn opens_list(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'{' | b'[' | b'"' | 0x80..)
+}
+
 fn is_arguments(key: &str) -> bool {
     matches!(key, "arguments" | "parameters" | "args" | "input" | "tool_input" | "params" | "kwargs")
 }
@@ -328,7 +330,13 @@ impl Reader {
             let named = guess.scan.named;
             let verdict = guess.byte(byte, place, &self.vocabulary);
             let next = from + at + c.len_utf8();
-            if matches!(verdict, Verdict::Text) || guess.held.len() >= HOLD_CAP {
+            if matches!(verdict, Verdict::Text) && place > 0 {
+                // What shows that it is no call may begin one.
+                guess.held.truncate(place);
+                self.let_go(out);
+                return Step::To(from + at);
+            }
+            if guess.held.len() >= HOLD_CAP {
                 self.let_go(out);
                 return Step::To(next);
             }

@@ -13,7 +13,7 @@ use super::Reader;
 use super::guess::Guess;
 use super::opening::{Kind, Opening, malformed};
 use super::report::{Bare, Closed};
-use super::tag::{Interest, Lexed, Tag, alike, lex, lex_in};
+use super::tag::{Interest, Lexed, TAG_CAP, Tag, alike, lex, lex_in};
 use super::thought::Thought;
 use super::vocabulary::{MarkerKind, SHOWN, Spelling, Spotted, is_special};
 
@@ -52,14 +52,22 @@ impl Reader {
             }
             Spotted::None => {}
         }
+        // A bracket right behind a word is an index of something.
+        let index = rest.starts_with('[') && self.prose.previous().is_ascii_alphanumeric();
         if mention.is_none()
-            && let Some(guess) = Guess::begin(rest, (self.offset + at, first), &self.vocabulary)
+            && !index
+            && let Some(guess) = Guess::begin(rest, (self.offset + at, self.prose.is_start()), &self.vocabulary)
         {
             return Look::Guess(guess);
         }
         let first = fresh;
         let (tag, notation) = match self.lex_any(rest, last, first) {
-            (Lexed::No, _) => return Look::Text,
+            (Lexed::No, _) => {
+                if mention.is_none() {
+                    self.unfinished_call(rest, self.offset + at);
+                }
+                return Look::Text;
+            }
             (Lexed::Partial, _) => return Look::Wait,
             (Lexed::Tag(tag), notation) => (tag, notation),
         };
@@ -179,7 +187,7 @@ impl Reader {
         };
         let section = meaning.kind == MarkerKind::Section;
         // Words of a prompt's form count on lines of their own.
-        if text.ends_with(':') && !self.prose.at_line_start() {
+        if text.ends_with(':') && !self.prose.is_start() {
             return None;
         }
         if let Some(why) = mention.filter(|_| !(section && self.prose.ends_fence())) {
@@ -311,6 +319,29 @@ impl Reader {
         tag.is_plain() && self.prose.blank_since(position) && self.vocabulary.wraps(tag.name)
     }
 
+    /// The tag of a call of a known tool that another tag stands in, because its own end is missing.
+    fn unfinished_call(&mut self, rest: &str, start: usize) {
+        let inside = rest.strip_prefix('<').unwrap_or_default();
+        let name_end = inside.find(|c: char| c == '=' || c.is_whitespace() || c == '<' || c == '>').unwrap_or_default();
+        let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
+        if name.is_empty() || self.vocabulary.call(name, Notation::Angle, self.wrapped.as_deref()).is_none() {
+            return;
+        }
+        // Not farther than the lexer looks, or it would depend on the chunks.
+        let room = TAG_CAP.saturating_sub(1 + name_end);
+        let end = attributes.bytes().take(room).position(|byte| matches!(byte, b'<' | b'>'));
+        let Some(end) = end.filter(|end| attributes.as_bytes().get(*end) == Some(&b'<')) else { return };
+        let words = attributes.get(..end).unwrap_or_default().split(|c: char| c.is_whitespace() || "=\"'".contains(c));
+        if !words.into_iter().any(|word| self.vocabulary.exact(word).is_some()) {
+            return;
+        }
+        let span =
+            Span::new(start, start + 1 + name_end + attributes.get(..end).map_or(0, |text| text.trim_end().len()));
+        let message = format!("the tag `{name}` is not finished: another tag begins before its `>`");
+        let fault = Fault::error(FaultKind::MalformedTag, span, message);
+        self.past.slip(fault.hint("end each tag with `>`"));
+    }
+
     /// A tag that was meant to open a call of a known tool.
     fn misspelt_call(&mut self, tag: Tag<'_>, start: usize) {
         let Some(spelling) = self.vocabulary.misspelt(tag.name) else { return };
@@ -320,7 +351,7 @@ impl Reader {
         }
         let message = format!("the tag `{}` opens no call: it is misspelt", tag.name);
         let fault = Fault::error(FaultKind::MalformedTag, Span::new(start, start + tag.len), message);
-        self.past.note(fault.hint(format!("write `{}`", self.right(&opening))));
+        self.past.slip(fault.hint(format!("write `{}`", self.right(&opening))));
     }
 
     /// Notices the closing tags of a call that is over.

@@ -2,8 +2,8 @@
 //!
 //! A known tool's tag opens a call where the tag of an argument, or its own close, follows. Followed by words it is
 //! prose; a closing tag later on then earns a fault, since a call without argument tags was probably meant. A tag that
-//! no tool has opens a call to an unknown tool where it stands first on its line, reads like a tool's name, and a tag
-//! named like some tool's argument follows: the model then hears what is wrong instead of nothing.
+//! no tool has opens a call to an unknown tool where it reads like a tool's name, in the middle of a line still more so, and
+//! a tag named like some tool's argument follows: the model then hears what is wrong instead of nothing.
 
 use crate::dialect::grammar::{Notation, Tags};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};

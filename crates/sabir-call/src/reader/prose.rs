@@ -14,7 +14,8 @@ pub(crate) struct Prose {
     line: Line,
     /// Columns of white space at the start of the line.
     indent: usize,
-    /// The line before this one was blank (or there is none).
+    /// The line before this one was blank, and there were words before it: a text that begins with an indented line shows
+    /// no code.
     after_blank: bool,
     fence: Option<Fence>,
     /// Length of the backtick run that opened inline code.
@@ -36,6 +37,8 @@ pub(crate) struct Prose {
     /// Bytes read so far, and how many of them up to the last that is no white space.
     read: usize,
     solid: usize,
+    /// Bytes that had been read at the last new start.
+    resumed: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl Default for Prose {
         Self {
             line: Line::Start,
             indent: 0,
-            after_blank: true,
+            after_blank: false,
             fence: None,
             code: None,
             run: 0,
@@ -80,6 +83,7 @@ impl Default for Prose {
             last: [b'\n'; 4],
             read: 0,
             solid: 0,
+            resumed: 0,
         }
     }
 }
@@ -149,6 +153,11 @@ impl Prose {
         self.line == Line::Start
     }
 
+    /// Whether only white space precedes on this line, or since the last new start.
+    pub(crate) fn is_start(&self) -> bool {
+        self.at_line_start() || self.blank_since(self.resumed)
+    }
+
     /// How many bytes have been read.
     pub(crate) fn position(&self) -> usize {
         self.read
@@ -170,12 +179,13 @@ impl Prose {
         let bytes = text.as_bytes();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            if triggers.stop(byte, self.previous(), self.at_line_start()) {
+            if triggers.stop(byte, self.previous(), self.is_start()) {
                 return at;
             }
             self.byte(byte);
             at += 1;
             if self.line == Line::Inside
+                && !self.is_start()
                 && self.run == 0
                 && !self.escaped
                 && !self.comment
@@ -197,13 +207,14 @@ impl Prose {
     /// After a call or a thought: a new start in the middle of a line.
     pub(crate) fn resume(&mut self) {
         let Self { read, solid, fresh, .. } = *self;
-        *self = Self { line: Line::Inside, after_blank: false, last: *b"   >", read, solid, fresh, ..Self::default() };
+        let (line, last) = (Line::Inside, *b"   >");
+        *self = Self { line, last, read, solid, fresh, resumed: read, ..Self::default() };
     }
 
     /// A message begins: a new start at the start of a line.
     pub(crate) fn begin(&mut self) {
         let (read, solid) = (self.read, self.solid);
-        *self = Self { read, solid, ..Self::default() };
+        *self = Self { read, solid, resumed: read, ..Self::default() };
     }
 
     /// Inside a line nothing matters but triggers, backticks, backslashes and the line's end.
@@ -346,7 +357,7 @@ impl Prose {
         }
         let blank = self.line == Line::Start;
         // Indented code goes on over the next indented line.
-        self.after_blank = blank || self.line == Line::Code;
+        self.after_blank = (blank && self.solid > 0) || self.line == Line::Code;
         if blank {
             self.code = None;
             self.shown = self.shown.filter(|at| *at > 0);

@@ -5,6 +5,9 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::thought::Thought;
 
+/// How many tags in prose are noted that were meant to open calls.
+const SLIPS_CAP: u32 = 16;
+
 /// What was read before.
 #[derive(Debug, Default)]
 pub(super) struct Past {
@@ -24,6 +27,8 @@ pub(super) struct Past {
     pub(super) unopened: Option<usize>,
     /// A wrapper that words followed, and how many calls there were before it.
     words: Option<(String, Span, u32)>,
+    /// Tags noted that were meant to open calls.
+    slips: u32,
     /// What was found by looking ahead, which waits for the prose before it.
     notes: Vec<Note>,
 }
@@ -81,6 +86,14 @@ impl Past {
         }
     }
 
+    /// Notes that a tag in prose was meant to open a call. A few of these say all that there is to say.
+    pub(super) fn slip(&mut self, fault: Fault) {
+        if self.slips < SLIPS_CAP {
+            self.slips += 1;
+            self.note(fault);
+        }
+    }
+
     /// Notes a fault.
     pub(super) fn note(&mut self, fault: Fault) {
         self.notes.push(Note::Fault(fault));
@@ -127,8 +140,10 @@ impl Past {
         let hint = format!("write `{close}` before calling a tool");
         let fault = Fault::warning(FaultKind::WrongClose, span, message.clone()).hint(hint.clone());
         out.event(Event::Fault(&fault));
-        // What was swallowed may have been the rest of a value whose closing tags were taken for its end.
-        for index in 0..self.calls {
+        // What was swallowed may have been the rest of a value whose closing tags were taken for its end. Only raw values
+        // have such tags.
+        let first = self.closed.iter().map(|closed| closed.index).min().unwrap_or(self.calls);
+        for index in first..self.calls {
             let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
             out.event(Event::Fault(&fault.hint(hint.clone())));
         }

@@ -137,7 +137,7 @@ pub(crate) fn alike(one: &str, other: &str) -> bool {
     if one == other {
         return true;
     }
-    if !one.contains(is_bar) || !other.contains(is_bar) {
+    if !one.starts_with(is_bar) || !other.starts_with(is_bar) {
         return false;
     }
     let letters = |name: &str| -> Vec<char> {
@@ -314,10 +314,12 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
 fn name_length(bytes: &[u8]) -> usize {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
     let length = bytes.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
+    if bytes.get(length) != Some(&b' ') {
+        return length;
+    }
     let name = bytes.get(..length).unwrap_or_default();
-    let sentinel =
-        [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()].iter().any(|bar| name.len() > bar.len() && name.ends_with(bar));
-    if !sentinel || bytes.get(length) != Some(&b' ') {
+    let bars = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()];
+    if !bars.iter().any(|bar| name.len() > bar.len() && name.ends_with(bar)) {
         return length;
     }
     let rest = bytes.get(length + 1..).unwrap_or_default();

@@ -12,10 +12,11 @@ const THOUGHTS: [&str; 5] = ["thinking", "think", "seed:think", "reasoning", "th
 const WORDS: [&str; 2] = ["reasoning", "thought"];
 /// Tags of HTML that show what stands in them, with why a call in them is only mentioned.
 pub(crate) const SHOWN: [(&str, &str); 2] = [("code", "in a code element"), ("pre", "in a preformatted element")];
-/// Ends a message of the harmony dialect; which of them, matters to servers alone.
-const HARMONY_ENDS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
 /// Opens a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
+
+/// Opens a list of calls of Python's, which mostly stands without it.
+const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
 
 /// The names and markers.
 #[derive(Debug)]
@@ -25,9 +26,15 @@ pub(crate) struct Vocabulary {
     /// Every dialect that spells calls with tags.
     tagged: Vec<Spelling>,
     markers: Vec<Marker>,
+    /// The first letters of the names of tools and arguments.
+    names: Triggers,
+    /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
+    angled: Triggers,
     /// The dialects of JSON and of Python lists without any marker.
     pub(crate) bare_json: Option<&'static str>,
     pub(crate) bare_python: Option<&'static str>,
+    /// A special token in square brackets is listened for.
+    pub(crate) bracketed: bool,
     /// The bytes at which prose must be looked at.
     pub(crate) triggers: Triggers,
     /// What tags begin with where it is not `<`.
@@ -46,7 +53,7 @@ pub(crate) struct Tool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spelling {
     pub(crate) dialect: &'static str,
-    pub(crate) tagged: Tagged,
+    pub(crate) tagged: &'static Tagged,
     /// It is listened for, not only recognised.
     listened: bool,
 }
@@ -91,15 +98,15 @@ pub(crate) struct Triggers {
     anywhere: u128,
     /// At the start of a word.
     word: u128,
-    /// At the start of a line.
+    /// At the start of a line or of what follows a call or a thought.
     line: u128,
 }
 
 impl Triggers {
     /// Whether prose must be looked at here; `before` is the byte before.
-    pub(crate) fn stop(self, byte: u8, before: u8, line_start: bool) -> bool {
+    pub(crate) fn stop(self, byte: u8, before: u8, fresh: bool) -> bool {
         let mut set = self.anywhere;
-        if line_start {
+        if fresh {
             set |= self.line;
         }
         if byte.is_ascii_alphanumeric() && !before.is_ascii_alphanumeric() {
@@ -132,12 +139,17 @@ impl Vocabulary {
             tools: tools.iter().map(tool).collect(),
             tagged: Vec::new(),
             markers: Vec::new(),
+            names: Triggers::default(),
+            angled: Triggers::default(),
             bare_json: None,
             bare_python: None,
+            bracketed: false,
             triggers: Triggers::default(),
             marked: None,
         };
         made.triggers.add(b'<');
+        let names = made.tools.iter().flat_map(|tool| tool.arguments.iter().chain([&tool.name]));
+        names.for_each(|name| name.bytes().take(1).for_each(|byte| made.names.anywhere |= 1 << byte.min(127)));
         if !made.is_empty() {
             for dialect in dialects() {
                 made.learn(dialect, selection.includes(dialect.name));
@@ -148,45 +160,51 @@ impl Vocabulary {
 
     fn learn(&mut self, dialect: &'static Dialect, listened: bool) {
         let name = dialect.name;
-        let section = |text: &'static str| (text, MarkerKind::Section);
-        let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
-        match dialect.grammar {
-            Grammar::Tagged(tagged) => {
-                self.tagged.push(Spelling { dialect: name, tagged, listened });
-                if let Notation::Marked(marker) = tagged.notation {
-                    marker.bytes().take(1).for_each(|byte| self.triggers.add(byte));
-                    self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
-                }
-                markers.extend(tagged.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
-                markers.extend(tagged.thought.map(|(_, close)| section(close)));
-                markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
-            }
-            Grammar::Json(table) => {
-                markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
-                markers.extend(table.forms.iter().map(|form| (form.open, MarkerKind::Json(*form))));
-                if table.bare && listened {
-                    self.bare_json = Some(name);
-                    b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
-                }
-            }
-            Grammar::Python(table) if table.open.is_empty() => {
-                if listened {
-                    self.bare_python = Some(name);
-                    self.triggers.add(b'[');
-                    self.triggers.add_at_line_start(b'`');
-                }
-            }
-            Grammar::Python(table) => markers.push((table.open, MarkerKind::Python(table))),
-            Grammar::Gemma(table) => markers.push((table.open, MarkerKind::Gemma(table))),
-            Grammar::Harmony => {
-                markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
-                markers.extend(HARMONY_ENDS.map(section));
+        if let Grammar::Tagged(tagged) = &dialect.grammar {
+            self.tagged.push(Spelling { dialect: name, tagged, listened });
+            if let Notation::Marked(marker) = tagged.notation {
+                marker.bytes().take(1).for_each(|byte| self.triggers.add(byte));
+                self.marked = self.marked.or(marker.bytes().next().filter(|_| listened));
             }
         }
-        for (text, kind) in markers {
+        if listened {
+            self.learn_bare(dialect);
+        }
+        for (text, kind) in markers(dialect, listened, self.selection.is_chosen()) {
+            self.bracketed |= listened && text.starts_with('[');
             text.bytes().take(1).for_each(|byte| self.triggers.add(byte));
+            text.bytes().skip(1).take(1).for_each(|byte| self.angled.anywhere |= 1 << byte.min(127));
             self.markers.push(Marker { text, dialect: name, kind, listened });
         }
+    }
+
+    /// Calls without any marker.
+    fn learn_bare(&mut self, dialect: &'static Dialect) {
+        match dialect.grammar {
+            Grammar::Json(table) if table.bare => {
+                self.bare_json = Some(dialect.name);
+                b"{[`".iter().for_each(|byte| self.triggers.add_at_line_start(*byte));
+                if self.selection.is_chosen() {
+                    b"{[".iter().for_each(|byte| self.triggers.add(*byte));
+                }
+            }
+            Grammar::Python(PythonCalls { open: "", .. }) => {
+                self.bare_python = Some(dialect.name);
+                self.triggers.add(b'[');
+                self.triggers.add_at_line_start(b'`');
+            }
+            _ => {}
+        }
+    }
+
+    /// The byte, besides `<`, that a tag in a thought may begin with, and whether special tokens stand in square brackets.
+    pub(crate) fn in_thoughts(&self) -> (Option<u8>, bool) {
+        (self.marked, self.bracketed)
+    }
+
+    /// Whether the name of a tool or an argument begins with this byte.
+    pub(crate) fn begins_name(&self, byte: u8) -> bool {
+        self.names.anywhere >> byte.min(127) & 1 == 1
     }
 
     /// No tool, no call.
@@ -197,6 +215,11 @@ impl Vocabulary {
     /// The longest marker at the start of `rest`.
     pub(crate) fn spot(&self, rest: &str, last: bool) -> Spotted {
         let first = rest.as_bytes().first();
+        if first == Some(&b'<')
+            && rest.as_bytes().get(1).is_some_and(|second| self.angled.anywhere >> (*second).min(127) & 1 == 0)
+        {
+            return Spotted::None;
+        }
         let mut found: Option<&'static str> = None;
         for Marker { text, .. } in &self.markers {
             if text.as_bytes().first() != first {
@@ -389,6 +412,43 @@ fn slipped(name: &str, right: &str) -> bool {
     let rest = |text: &[u8]| text.len() - head;
     let tail = name.iter().rev().zip(right.iter().rev()).take_while(same).count().min(rest(name)).min(rest(right));
     matches!((rest(name) - tail, rest(right) - tail), (0 | 1, 0 | 1) | (2, 2))
+}
+
+/// The markers of a dialect, and what they mean.
+fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'static str, MarkerKind)> {
+    let section = |text: &'static str| (text, MarkerKind::Section);
+    let mut markers: Vec<(&'static str, MarkerKind)> = Vec::new();
+    match dialect.grammar {
+        Grammar::Tagged(tagged) => {
+            markers.extend(tagged.sections.iter().flat_map(|(open, close)| [section(open), section(close)]));
+        }
+        Grammar::Json(table) => {
+            markers.extend(table.section.into_iter().flat_map(|(open, close)| [section(open), section(close)]));
+            // A tag that names the tool is read with the arguments behind it where the tagged machine listens too.
+            let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
+            let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
+            markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
+        }
+        Grammar::Python(PythonCalls { open: "", .. }) => markers.push((PYTHON.open, MarkerKind::Python(PYTHON))),
+        Grammar::Python(table) => {
+            let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
+            markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
+        }
+        Grammar::Gemma(table) => {
+            markers.push((table.open, MarkerKind::Gemma(table)));
+            // In prose the word alone says nothing, unless the dialect was chosen.
+            let bare = GemmaCalls { open: "call:", close: "", ..table };
+            markers.extend(chosen.then_some((bare.open, MarkerKind::Gemma(bare))));
+        }
+        Grammar::Harmony => markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel))),
+    }
+    if listened {
+        markers.extend(dialect.tokens.iter().copied().map(section));
+        markers.extend(dialect.thought.map(|(open, close)| (open, MarkerKind::Thought(close))));
+        let stray = dialect.thought.filter(|_| matches!(dialect.grammar, Grammar::Tagged(_)));
+        markers.extend(stray.map(|(_, close)| section(close)));
+    }
+    markers
 }
 
 /// Whether a marker is made of special tokens.

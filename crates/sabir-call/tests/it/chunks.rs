@@ -78,7 +78,7 @@ pub(crate) fn selections() -> impl Strategy<Value = Selection> {
 }
 
 /// The very sequence of events, adjacent deltas merged.
-fn sequence(selection: Selection, bytes: &[u8], size: usize) -> Vec<String> {
+pub(crate) fn sequence(selection: Selection, bytes: &[u8], size: usize) -> Vec<String> {
     let mut events: Vec<(u8, String)> = Vec::new();
     let mut out = |event: Event<'_>| {
         let (kind, text) = match event {

@@ -11,6 +11,7 @@
 
 mod chunks;
 mod contract;
+mod free;
 mod notation;
 mod prompt;
 mod reasoning;

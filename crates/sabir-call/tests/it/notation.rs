@@ -25,7 +25,7 @@ pub(crate) fn read(selection: Selection, tools: &ToolSet, input: &str) -> Draft 
 
 /// One line for each part, argument and fault.
 ///
-/// `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE`, indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and
+/// `text "…"`, `thought "…"`, `call NAME (DIALECT) STATE` (with `id="…"` before the state where there is one), indented `NAME "…"`, `fault KIND LINE:COLUMN` (errors) and
 /// `warning KIND LINE:COLUMN`.
 pub(crate) fn lines(draft: &Draft, input: &str) -> String {
     let mut out = String::new();
@@ -39,7 +39,9 @@ pub(crate) fn lines(draft: &Draft, input: &str) -> String {
                     DraftState::Closed => "closed",
                     DraftState::Cut(_) => "cut",
                 };
-                out += &format!("call {} ({}) {state}\n", call.name, call.dialect.as_deref().unwrap_or("native"));
+                let id = call.id.as_ref().map(|id| format!(" id={id:?}")).unwrap_or_default();
+                let dialect = call.dialect.as_deref().unwrap_or("native");
+                out += &format!("call {} ({dialect}){id} {state}\n", call.name);
                 for argument in &call.arguments {
                     let mark = if argument.partial { "…" } else { "" };
                     out += &format!("  {}{mark} {:?}\n", argument.name, argument.text);

@@ -36,6 +36,8 @@ pub(super) fn row(table: &DialectTable) -> Result<Dialect, DefineError> {
     }
     let aliases: Vec<&'static str> = table.aliases.iter().map(|alias| leak(alias)).collect();
     Ok(Dialect {
+        tokens: &[],
+        thought: None,
         grammar: grammar(table)?,
         name: leak(&table.name),
         aliases: aliases.leak(),
@@ -126,7 +128,6 @@ fn tagged(table: &DialectTable) -> Result<Tagged, DefineError> {
     let (call_name, argument_name, typed) = (name_in, name_in, None);
     Ok(Tagged {
         frames: &[],
-        thought: None,
         notation: Notation::Angle,
         tags: Tags::Fixed { call, argument, call_name, argument_name, typed },
         wrappers,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use sabir_call::{ArgForm, Certainty, Cut, Event, Fault, Mark, MarkRole, Severity, Span};
+use sabir_call::{ArgForm, Certainty, Cut, DraftCall, Event, Fault, Mark, MarkRole, Severity, Span};
 use sabir_check::{CallState, Checked};
 use serde_json::{Value, json};
 
@@ -246,8 +246,9 @@ fn in_words(reading: &Reading, notes: &[Note]) -> String {
             note.rule
         ));
     }
-    for checked in &reading.checked {
-        text.push_str(&verdict(reading, checked));
+    // The gates keep the order of the calls.
+    for (call, checked) in reading.draft.calls().zip(&reading.checked) {
+        text.push_str(&verdict(reading, call, checked));
     }
     if !reading.loose.is_empty() {
         text.push_str("\nof no call:\n");
@@ -257,9 +258,8 @@ fn in_words(reading: &Reading, notes: &[Note]) -> String {
 }
 
 /// A call after the gates: what was read, the verdict, repairs and faults.
-fn verdict(reading: &Reading, checked: &Checked) -> String {
-    let call = reading.draft.call(checked.index);
-    let spelling = call.and_then(|call| call.dialect.as_deref()).unwrap_or("native");
+fn verdict(reading: &Reading, call: &DraftCall, checked: &Checked) -> String {
+    let spelling = call.dialect.as_deref().unwrap_or("native");
     let mut text = format!("\n{}: {}", u64::from(checked.index) + 1, parse::call_in_words(checked, spelling));
     if let Some(How { sure, rule }) = reading.how.of(checked.index) {
         text.push_str(&format!("  recognised: {}, {rule}\n", word(sure)));
@@ -291,13 +291,13 @@ fn in_json(reading: &Reading, notes: &[Note]) -> Value {
         .collect();
     let described = |fault: &Fault| parse::describe(fault, &reading.source);
     let calls: Vec<_> = reading
-        .checked
-        .iter()
-        .map(|checked| {
-            let call = reading.draft.call(checked.index);
+        .draft
+        .calls()
+        .zip(&reading.checked)
+        .map(|(call, checked)| {
             json!({
-                "call": checked.index, "name": checked.name, "dialect": call.and_then(|call| call.dialect.as_ref()),
-                "state": checked.state, "arguments": checked.arguments, "span": call.map(|call| call.span),
+                "call": checked.index, "name": checked.name, "dialect": call.dialect, "state": checked.state,
+                "arguments": checked.arguments, "span": call.span,
                 "how": reading.how.of(checked.index), "repairs": checked.repairs,
                 "faults": checked.faults.iter().map(described).collect::<Vec<_>>(),
             })

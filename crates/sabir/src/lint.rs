@@ -61,7 +61,8 @@ fn in_words(finding: &Finding, shown: &str) -> String {
         Severity::Warning => "warning",
     };
     // What a message repeats of a tool may have lines of its own.
-    let message = message.replace(['\n', '\r'], " ");
+    let flat = |text: &str| text.replace(['\n', '\r'], " ");
+    let (message, pointer) = (flat(message), flat(pointer));
     let mut text = format!("lint[{lint}]: {word}: {message}\n  --> {shown}#{pointer}\n");
     if !dialects.is_empty() {
         text.push_str(&format!("   = in: {}\n", dialects.join(", ")));

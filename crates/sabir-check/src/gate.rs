@@ -13,7 +13,7 @@
 //! A call passes all gates whose ground still stands, so that a model learns of every mistake at once. Of a cut call only
 //! what no further text could have mended is said.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use sabir_call::{
@@ -243,18 +243,22 @@ fn cut_of(draft: &Draft, call: &DraftCall) -> Option<Cut> {
 
 /// The same call written as text and natively (mistral.rs sends both) must not run twice: the later of the two is rejected.
 fn reject_twins(draft: &Draft, checked: &mut [Checked]) {
-    let native = |index| draft.call(index).is_some_and(|call| call.dialect.is_none());
-    for at in 1..checked.len() {
-        let Some((call, before)) = checked.get_mut(..=at).and_then(<[Checked]>::split_last_mut) else { continue };
-        let twin = |other: &Checked| {
-            other.state == CallState::Complete
-                && (&other.name, &other.arguments) == (&call.name, &call.arguments)
-                && native(other.index) != native(call.index)
-        };
-        if call.state == CallState::Complete && before.iter().any(twin) {
+    let native: HashSet<u32> = draft.calls().filter(|call| call.dialect.is_none()).map(|call| call.index).collect();
+    if native.is_empty() || native.len() == checked.len() {
+        return;
+    }
+    let mut seen: HashSet<(String, bool)> = HashSet::new();
+    for call in checked.iter_mut().filter(|call| call.state == CallState::Complete) {
+        // In whatever order the arguments came.
+        let arguments: BTreeMap<_, _> = call.arguments.iter().collect();
+        let same = serde_json::to_string(&(&call.name, arguments)).unwrap_or_default();
+        let is_native = native.contains(&call.index);
+        if seen.contains(&(same.clone(), !is_native)) {
             let message = "the same call came twice, as text and natively; it runs once";
             call.faults.push(Fault::error(FaultKind::Provider, Span::default(), message).in_call(call.index));
             call.state = CallState::Rejected;
+        } else {
+            seen.insert((same, is_native));
         }
     }
 }

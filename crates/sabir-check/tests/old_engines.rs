@@ -160,7 +160,7 @@ fn cut_calls_were_executed() {
         for at in (0..end).filter(|at| text.is_char_boundary(*at)) {
             for why in [Cut::Ended, Cut::Limit, Cut::Broken] {
                 for selection in both(dialect) {
-                    let draft = read(selection, &text[..at], 7, why);
+                    let draft = read(selection, text.split_at(at).0, 7, why);
                     assert_eq!(running(&Checker::new(tools()).check_all(&draft)), [], "{} at {at}", dialect.name);
                 }
             }

@@ -145,7 +145,11 @@ impl Reader {
             at += found;
             let tail = window.from(at);
             let vocabulary = &self.vocabulary;
-            let lexed = open.form.lex(tail, window.last, |name, close| open.interest(name, close, vocabulary));
+            let interest = |name: &str, close| open.interest(name, close, vocabulary);
+            let lexed = match open.may_matter(tail.as_bytes(), vocabulary) {
+                true => open.form.lex(tail, window.last, interest),
+                false => Lexed::No,
+            };
             let run = window.between(said, at);
             let tag = match lexed {
                 Lexed::No => {

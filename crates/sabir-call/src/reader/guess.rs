@@ -13,7 +13,8 @@
 
 use crate::dialect::grammar::PythonCalls;
 use crate::draft::{Draft, DraftState};
-use crate::event::{Certainty, Cut, MarkRole, Sink};
+use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
+use crate::fault::Span;
 
 use super::payload::{Markers, Payload};
 use super::python::Python;
@@ -170,7 +171,7 @@ impl Guess {
 
     /// The machine that reads what is held.
     fn region(&self, index: u32) -> Option<Box<dyn Region>> {
-        let sure = if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess };
+        let sure = self.certainty();
         let at = self.offset + self.body.0;
         if self.scan.python {
             let table = PythonCalls { open: "", close: "" };
@@ -178,6 +179,17 @@ impl Guess {
         }
         let markers = Markers { dialect: self.json?, close: "", stop: false, sure };
         Some(Box::new(Payload::calls(markers, index, at)))
+    }
+
+    /// Why the text was taken for calls.
+    fn mark(&self, rule: &'static str) -> Mark<'static> {
+        let at = self.offset + self.body.0;
+        let dialect = if self.scan.python { self.python } else { self.json };
+        Mark { role: MarkRole::Call, dialect, span: Span::new(at, at + 1), sure: self.certainty(), rule }
+    }
+
+    fn certainty(&self) -> Certainty {
+        if self.chosen && self.fence == 0 { Certainty::Certain } else { Certainty::Guess }
     }
 
     /// The text of the calls, and its offset.
@@ -351,6 +363,7 @@ impl Reader {
     fn commit(&mut self, next: usize, out: &mut dyn Sink) -> Step {
         let State::Guess(guess) = &self.state else { return Step::To(next) };
         let Some(mut region) = guess.region(self.past.calls) else { return Step::To(next) };
+        out.event(Event::Mark(guess.mark("calls without a marker, in the dialect that was chosen")));
         let (text, offset) = guess.calls();
         match region.read(View { text, offset, last: false }, out) {
             Taken::More(taken) if taken == text.len() => {
@@ -392,6 +405,9 @@ impl Reader {
         let region = guess.region(index).filter(|_| guess.scan.named && guess.holds(index, why, &self.vocabulary));
         let Some(mut region) = region else { return self.release(&guess, out) };
         self.blank.clear();
+        out.event(Event::Mark(
+            guess.mark("calls without a marker: a declared tool with what it requires, and nothing behind"),
+        ));
         guess.read(region.as_mut(), why, out);
         self.past.calls = region.next_index();
     }

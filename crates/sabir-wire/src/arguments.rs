@@ -120,15 +120,16 @@ mod tests {
 
     #[test]
     fn what_is_no_strict_json_stays_as_it_was_written() {
-        let rows: [(&[(&str, ArgForm, &str)], &str); 3] = [
-            (&[("", ArgForm::Json, "{'a': 'b'}")], "{'a': 'b'}"),
-            (&[("a", ArgForm::Json, "1"), ("", ArgForm::Json, "'b': 'c'}")], r#"{"a":1,'b': 'c'}"#),
-            (&[("a", ArgForm::String, "b"), ("", ArgForm::Json, "}")], r#"{"a":"b",}"#),
+        let (json, string) = (ArgForm::Json, ArgForm::String);
+        let rows = [
+            (vec![("", json, "{'a': 'b'}")], "{'a': 'b'}"),
+            (vec![("a", json, "1"), ("", json, "'b': 'c'}")], r#"{"a":1,'b': 'c'}"#),
+            (vec![("a", string, "b"), ("", json, "}")], r#"{"a":"b",}"#),
         ];
         for (arguments, expected) in rows {
             let (mut writer, mut text) = (ArgumentWriter::default(), String::new());
             for (name, form, value) in arguments {
-                writer.start(name, *form, &mut text);
+                writer.start(name, form, &mut text);
                 writer.delta(value, &mut text);
                 writer.end("", &mut text);
             }

@@ -1,7 +1,7 @@
 //! `dialects`: what dialects there are, and those that come from the user's own tables.
 //!
 //! A table stands in `config.toml` as `[dialects.NAME]`, or in a file that `--dialects` names: there either likewise, or alone
-//! with its keys at the top and a `name` among them. The keys are those of [`sabir_call::dialect::define`].
+//! with its keys at the top and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -2,7 +2,7 @@
 //!
 //! A dialect is a row of [`dialects`]: a name, its literate spec (help, site and test suite in one), its grammar as data,
 //! and the words that teach it. The [`Reader`](crate::Reader) reads all of them; a handful of machines does the work. A
-//! row can also come from outside ([`define`]): whatever the machines can read needs no code.
+//! row can also come from outside ([`define()`]): whatever the machines can read needs no code.
 //!
 //! Rendering is the reverse of reading: `parse(render(call)) == call` for every call, whatever its values hold. A string
 //! that a tagged dialect cannot hold raw (one with its own closing tags in it) is written as a JSON string in a tag that
@@ -61,7 +61,7 @@ pub struct Selection(Option<&'static str>);
 /// The rows that came from outside. A definition is no state: it is made once, before it is used, and never changes.
 static DEFINED: RwLock<Vec<&'static Dialect>> = RwLock::new(Vec::new());
 
-/// All dialects: those that are built in, then those that were [defined](define), in that order.
+/// All dialects: those that are built in, then those that were [defined](define()), in that order.
 pub fn dialects() -> Vec<&'static Dialect> {
     let mut all: Vec<&'static Dialect> = built_in().collect();
     all.extend(DEFINED.read().unwrap_or_else(std::sync::PoisonError::into_inner).iter());

@@ -190,6 +190,8 @@ impl Reader {
             self.prose.read(last_char(window.between(said, at)).unwrap_or_default());
             return Some(Step::Wait(at));
         };
+        // What stood before the markup says nothing of what stands behind it.
+        self.prose.read(">");
         self.inside = Some(thought);
         let Some(opening) = opening else {
             self.wrapped = None;

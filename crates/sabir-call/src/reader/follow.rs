@@ -24,6 +24,8 @@ const HEAD_CAP: usize = 256;
 const MESSAGE: &str = "<|message|>";
 /// What a call of gemma's begins with.
 const GEMMA: &str = "call:";
+/// The longest word behind a fence, in bytes.
+const LANGUAGE_CAP: usize = 16;
 /// A fence of Markdown.
 const FENCE: &str = "```";
 
@@ -165,12 +167,12 @@ impl Reader {
         for Marker { dialect, kind, .. } in self.vocabulary.markers.meanings(&text) {
             match *kind {
                 MarkerKind::Json(JsonForm { head: None, close, .. })
-                    if begins(rest, FENCE, last) && (special || !close.is_empty()) && !rest.starts_with(FENCE) =>
+                    if (special || !close.is_empty()) && fenced(rest, last).is_none() =>
                 {
                     return Follow::Wait;
                 }
                 MarkerKind::Json(JsonForm { head: None, close, stop, .. })
-                    if json || (rest.starts_with(FENCE) && (special || !close.is_empty())) =>
+                    if json || ((special || !close.is_empty()) && fenced(rest, last) == Some(true)) =>
                 {
                     let markers = Markers { dialect, close, stop, sure: self.certainty(&text) };
                     return Follow::Region(dialect, Box::new(Payload::calls(markers, index, at)));
@@ -386,6 +388,20 @@ fn notes(text: &str, table: GemmaCalls, last: bool) -> Option<bool> {
 /// Whether the text ends where `marker` may go on.
 fn begins(text: &str, marker: &str, last: bool) -> bool {
     !last && text.len() < marker.len() && marker.starts_with(text)
+}
+
+/// Whether a fence with JSON in it stands at the start of `text`. `None`: more text is needed.
+fn fenced(text: &str, last: bool) -> Option<bool> {
+    let Some(behind) = text.strip_prefix(FENCE) else {
+        return if !last && FENCE.starts_with(text) { None } else { Some(false) };
+    };
+    let language = behind.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    if behind.len() - language.len() > LANGUAGE_CAP {
+        return Some(false);
+    }
+    let inside = language.trim_ascii_start();
+    let blank = language.len() - inside.len();
+    if inside.is_empty() && blank <= HEAD_CAP && !last { None } else { Some(inside.starts_with(['{', '['])) }
 }
 
 /// Length of the word at the start of `text` that could be a tool's name.

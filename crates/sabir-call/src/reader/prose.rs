@@ -205,6 +205,13 @@ impl Prose {
         }
     }
 
+    /// Takes note of what stands before the next place, where that is no prose.
+    pub(crate) fn saw(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.remember(byte);
+        }
+    }
+
     /// After a call or a thought: a new start in the middle of a line.
     pub(crate) fn resume(&mut self) {
         let Self { read, solid, fresh, .. } = *self;

@@ -99,7 +99,7 @@ impl Reader {
         loop {
             let Some(found) = first_tag(window.from(at).as_bytes(), self.vocabulary.in_thoughts()) else {
                 say(window.from(said), out);
-                self.prose.read(last_char(window.from(from)).unwrap_or_default());
+                self.prose.saw(last_char(window.from(from)).unwrap_or_default());
                 return Step::To(window.text.len());
             };
             at += found;
@@ -150,7 +150,7 @@ impl Reader {
                 }
                 Lexed::Partial => {
                     say(window.between(said, at), out);
-                    self.prose.read(before.unwrap_or_default());
+                    self.prose.saw(before.unwrap_or_default());
                     return Step::Wait(at);
                 }
                 Lexed::No => at += 1,
@@ -187,11 +187,11 @@ impl Reader {
         }
         say(window.between(said, at), out);
         let Some((opening, len)) = special else {
-            self.prose.read(last_char(window.between(said, at)).unwrap_or_default());
+            self.prose.saw(last_char(window.between(said, at)).unwrap_or_default());
             return Some(Step::Wait(at));
         };
         // What stood before the markup says nothing of what stands behind it.
-        self.prose.read(">");
+        self.prose.saw(">");
         self.inside = Some(thought);
         let Some(opening) = opening else {
             self.wrapped = None;

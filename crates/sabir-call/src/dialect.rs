@@ -123,6 +123,21 @@ impl Dialect {
         render::example(self, &tool.name, &example_arguments(tool))
     }
 
+    /// What to mind when values are written.
+    pub(crate) fn care(&self) -> &'static str {
+        match self.grammar {
+            Grammar::Tagged(_) | Grammar::Gemma(_) => {
+                "Values are taken as they stand: do not escape `<`, `&` or quotes"
+            }
+            Grammar::Json(_) | Grammar::Harmony => {
+                "Arguments are strict JSON: escape quotes, backslashes and line feeds inside strings, nothing else"
+            }
+            Grammar::Python(_) => {
+                "Escape quotes, backslashes and line feeds inside strings as Python does, nothing else"
+            }
+        }
+    }
+
     /// How the syntax is taught: the words, and calls of two well-known tools.
     pub(crate) fn lesson(&self) -> String {
         let one = |name: &str, value: Value| (name.to_owned(), value);

@@ -40,13 +40,13 @@ impl<'a> Lesson<'a> {
         for tool in self.tools {
             describe(tool, dialect, &mut text);
         }
-        self.guide(&mut text);
+        self.guide(dialect, &mut text);
         self.introduce_servers(&mut text);
         self.explain_edits(&mut text);
         text
     }
 
-    fn guide(&self, text: &mut String) {
+    fn guide(&self, dialect: &Dialect, text: &mut String) {
         text.push_str("# How to use the tools\n\n");
         text.push_str("- Think first, in <thinking> tags: what do you know, what is missing, which tool brings it?\n");
         text.push_str(match self.parallel {
@@ -58,10 +58,10 @@ impl<'a> Lesson<'a> {
         });
         text.push_str(
             "- Wait for the results; never write them yourself or assume that a call succeeded.\n\
-             - Give each required argument, each at most once, with real values: no placeholders.\n\
-             - Values are taken as they stand: do not escape `<`, `&` or quotes, and put no code fence around a call.\n\
-             - To show a call without making it, put it in a code fence.\n",
+             - Give each required argument, each at most once, with real values: no placeholders.\n",
         );
+        text.push_str(&format!("- {}, and put no code fence around a call.\n", dialect.care()));
+        text.push_str("- To show a call without making it, put it in a code fence with words behind it.\n");
         match self.choice {
             ToolChoice::Required => text.push_str("- This message must contain a call.\n"),
             ToolChoice::Tool(name) => text.push_str(&format!("- This message must call `{name}`.\n")),

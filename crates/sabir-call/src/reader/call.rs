@@ -317,7 +317,7 @@ impl Open {
         let close = self.form.spell_close(&self.value.close);
         let message =
             format!("`{close}` is missing before the next argument; the value of `{}` ends here", self.argument);
-        let fault = Fault::warning(FaultKind::WrongClose, span, message).in_call(self.index);
+        let fault = Fault::error(FaultKind::WrongClose, span, message).in_call(self.index);
         let fault = fault.in_argument(self.argument.clone());
         self.faults.push(fault.hint(format!("close each argument with `{close}`")));
         self.begin_argument(tag, span.start, out);

@@ -155,7 +155,10 @@ impl Reader {
             return Follow::Wait;
         }
         let word = word_length(rest);
-        if word == rest.len() && word <= HEAD_CAP && !last {
+        // At the very end half a name is waited for in vain: the call was cut, not mentioned.
+        let headed = |marker: &Marker| matches!(marker.kind, MarkerKind::Json(JsonForm { head: Some(_), .. }));
+        let named = self.vocabulary.keyed(wrapper).is_some() || self.vocabulary.markers.meanings(&text).any(headed);
+        if word == rest.len() && word <= HEAD_CAP && (!last || named) {
             return Follow::Wait;
         }
         let called = rest.get(word..).is_some_and(|behind| behind.starts_with('('));
@@ -228,7 +231,9 @@ impl Reader {
 
     /// The marker was prose after all.
     fn not_followed(&mut self, opening: Opening, out: &mut dyn Sink) {
-        let stray = (is_special(&opening.tag) && !opening.words).then(|| {
+        // In the middle of a line it is a word about the marker.
+        let meant = is_special(&opening.tag) && !opening.words && opening.first && self.past.stray();
+        let stray = meant.then(|| {
             let span = Span::new(opening.at, opening.at + opening.len);
             let message = format!("`{}` opens a call, but no call follows", opening.tag);
             let fault = Fault::error(FaultKind::StrayText, span, message);

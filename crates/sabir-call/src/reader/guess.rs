@@ -1,8 +1,8 @@
 //! Guesses: calls without any marker (JSON or a Python list, bare or in a fence), which only their shape and place tell apart
 //! from prose.
 //!
-//! Supported: `{…}` or `[…]` at the start of a line or behind a thought (a Python list anywhere), where a tool that was
-//! declared is named and nothing follows to the end of the message; the same in a fence. The text is held until that is
+//! Supported: `{…}` or `[…]` at the start of a line or behind a thought, where a tool that was declared is named and nothing
+//! follows to the end of the message; JSON likewise in a fence. The text is held until that is
 //! known, at most [`HOLD_CAP`] bytes, and most of it is let go at its first word. Whatever turns out to be no call goes out
 //! as the text that it is. Where the dialect was chosen, a bare call may stand anywhere, and begins as soon as its tool is
 //! known.
@@ -14,7 +14,7 @@
 use crate::dialect::grammar::PythonCalls;
 use crate::draft::{Draft, DraftState};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
-use crate::fault::Span;
+use crate::fault::{Fault, FaultKind, Span};
 
 use super::payload::{Markers, Payload};
 use super::python::Python;
@@ -27,7 +27,7 @@ const HOLD_CAP: usize = 1024 * 1024;
 /// The longest name that is looked at, in bytes.
 const NAME_CAP: usize = 128;
 /// Words behind a fence that calls stand in.
-const LANGUAGES: [&str; 8] = ["", "json", "JSON", "python", "py", "tool_call", "tool_calls", "tool_code"];
+const LANGUAGES: [&str; 5] = ["", "json", "JSON", "tool_call", "tool_calls"];
 /// Keys of a call's name, and of what may stand before it.
 const NAMES: [&str; 5] = ["name", "tool_name", "tool", "function_name", "function"];
 const BEFORE: [&str; 8] = ["type", "id", "tool_call_id", "call_id", "index", "thought", "tool_calls", "calls"];
@@ -102,12 +102,13 @@ enum Verdict {
 
 impl Guess {
     /// A guess that begins at the start of `rest`, at that offset, where a line or an answer starts or not: inside a line
-    /// only a Python list is told apart from prose, unless the dialect was chosen.
+    /// nothing is told apart from prose, unless the dialect was chosen.
     pub(super) fn begin(rest: &str, (offset, first): (usize, bool), vocabulary: &Vocabulary) -> Option<Self> {
         let chosen = vocabulary.selection.is_chosen();
-        let (json, python) = (vocabulary.bare_json.filter(|_| first || chosen), vocabulary.bare_python);
+        let place = first || chosen;
+        let (json, python) = (vocabulary.bare_json.filter(|_| place), vocabulary.bare_python.filter(|_| place));
         let state = match rest.as_bytes().first()? {
-            b'`' if first && json.or(python).is_some() => Where::Fence,
+            b'`' if first && json.is_some() => Where::Fence,
             b'{' if json.is_some() => Where::Start,
             b'[' if json.or(python).is_some() && rest.as_bytes().get(1).is_none_or(opens_list) => Where::Start,
             _ => return None,
@@ -157,7 +158,9 @@ impl Guess {
     }
 
     fn body(&mut self, byte: u8, at: usize, vocabulary: &Vocabulary) -> Verdict {
-        let (json, python) = (self.json.is_some(), self.python.is_some());
+        // A list of Python's in a fence is one that is shown.
+        let list = self.held.as_bytes().get(self.body.0) == Some(&b'[');
+        let (json, python) = (self.json.is_some(), self.python.is_some() && self.fence == 0 && list);
         let verdict = self.scan.byte(byte, (json, python), vocabulary);
         if matches!(verdict, Verdict::Closed) {
             if !self.chosen && !self.scan.python && !self.scan.argued {
@@ -181,6 +184,11 @@ impl Guess {
         Some(Box::new(Payload::calls(markers, index, at)))
     }
 
+    /// Whether the fence around it is closed.
+    fn is_fenced(&self) -> bool {
+        matches!(self.state, Where::End) || matches!(self.state, Where::Closing(count) if count >= self.fence)
+    }
+
     /// Why the text was taken for calls.
     fn mark(&self, rule: &'static str) -> Mark<'static> {
         let at = self.offset + self.body.0;
@@ -194,7 +202,8 @@ impl Guess {
 
     /// The text of the calls, and its offset.
     fn calls(&self) -> (&str, usize) {
-        let end = if self.body.1 > self.body.0 && self.fence > 0 { self.body.1 } else { self.held.len() };
+        let closed = matches!(self.state, Where::After | Where::Closing(_) | Where::End);
+        let end = if closed { self.body.1 } else { self.held.len() };
         (self.held.get(self.body.0..end).unwrap_or_default(), self.offset + self.body.0)
     }
 
@@ -204,7 +213,10 @@ impl Guess {
         let Some(mut region) = self.region(index) else { return false };
         self.read(region.as_mut(), why, &mut draft);
         let good = |call: &crate::draft::DraftCall| {
-            let Some(tool) = vocabulary.resolve(&call.name).and_then(|at| vocabulary.tool(at)) else { return false };
+            // What is nearly a tool's name is for the gates to refuse, with a hint.
+            let Some(tool) = vocabulary.resolve(&call.name).and_then(|at| vocabulary.tool(at)) else {
+                return vocabulary.means(&call.name);
+            };
             let given = call.arguments.iter().map(|argument| argument.name.as_str());
             let nameless = call.arguments.iter().any(|argument| argument.name.is_empty());
             call.state != DraftState::Closed || nameless || tool.satisfied(given)
@@ -262,7 +274,7 @@ impl Scan {
             b',' => return self.value(vocabulary),
             b'(' if self.depth == 1 && !self.named => {
                 self.python = true;
-                self.named = python && vocabulary.resolve(&self.word).is_some();
+                self.named = python && vocabulary.means(&self.word);
                 if !self.named {
                     return Verdict::Text;
                 }
@@ -277,7 +289,7 @@ impl Scan {
                 }
                 // A word in brackets is a call of Python's, or prose.
                 let word = self.word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-                if !self.named && self.depth == 1 && !(python && word) {
+                if !self.named && self.depth == 1 && (!(python && word) || self.word.len() >= NAME_CAP) {
                     return Verdict::Text;
                 }
             }
@@ -316,7 +328,7 @@ impl Scan {
         if self.python || self.arguments.is_some() || !NAMES.contains(&key.as_str()) || word.is_empty() {
             return Verdict::Go;
         }
-        self.named = vocabulary.resolve(&word).is_some();
+        self.named = vocabulary.means(&word);
         if self.named { Verdict::Go } else { Verdict::Text }
     }
 }
@@ -337,6 +349,17 @@ impl Reader {
         let rest = window.from(from);
         for (at, c) in rest.char_indices() {
             let place = guess.held.len();
+            if c == '<' && matches!(guess.state, Where::After | Where::End) {
+                // Tokens at the end of a turn are none of the text.
+                match self.vocabulary.markers.token(rest.get(at..).unwrap_or_default(), window.last) {
+                    Some(0) => {}
+                    Some(len) => {
+                        guess.held.push_str(rest.get(at..at + len).unwrap_or_default());
+                        return Step::To(from + at + len);
+                    }
+                    None => return Step::Wait(from + at),
+                }
+            }
             guess.held.push(c);
             let byte = if c.is_ascii() { c as u8 } else { b'x' };
             let named = guess.scan.named;
@@ -389,6 +412,7 @@ impl Reader {
         self.prose.read(&guess.held);
         self.say(&guess.held, out);
         if guess.scan.named {
+            self.past.shown |= guess.body.1 > guess.body.0;
             self.past.mark(
                 MarkRole::Mention,
                 guess.offset,
@@ -402,8 +426,22 @@ impl Reader {
     /// The text ended: if what is held is calls, they are made.
     pub(super) fn end_guess(&mut self, guess: Guess, why: Cut, out: &mut dyn Sink) {
         let index = self.past.calls;
-        let region = guess.region(index).filter(|_| guess.scan.named && guess.holds(index, why, &self.vocabulary));
-        let Some(mut region) = region else { return self.release(&guess, out) };
+        // A fence that is still open shows more than calls, and of calls in two places only the last would be made.
+        let open = guess.fence > 0 && !guess.is_fenced();
+        let scattered = std::mem::take(&mut self.past.shown);
+        let calls = guess.scan.named && !open && guess.holds(index, why, &self.vocabulary);
+        let region = guess.region(index).filter(|_| calls && !scattered);
+        let Some(mut region) = region else {
+            let span = Span::new(guess.offset, guess.offset + guess.held.len());
+            self.release(&guess, out);
+            if calls && scattered {
+                let message =
+                    "calls without a marker stand in two places, of which only one can be the end of the message";
+                let fault = Fault::error(FaultKind::StrayText, span, message);
+                out.event(Event::Fault(&fault.hint("write all calls in one list at the end of the message")));
+            }
+            return;
+        };
         self.blank.clear();
         out.event(Event::Mark(
             guess.mark("calls without a marker: a declared tool with what it requires, and nothing behind"),

@@ -105,7 +105,7 @@ impl Reader {
     }
 
     /// The tag at the start of `rest`, in whatever notation.
-    fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (Lexed<'w>, Notation) {
+    pub(super) fn lex_any<'w>(&self, rest: &'w str, last: bool, first: bool) -> (Lexed<'w>, Notation) {
         let angle = match rest.starts_with('<') {
             true => lex(rest, last, |name, close| self.interest(name, close, first)),
             false => Lexed::No,
@@ -183,8 +183,11 @@ impl Reader {
         let start = self.offset + at;
         let mut meanings = self.vocabulary.markers.meanings(text);
         let Some(meaning) = meanings.next() else {
-            if let Some(dialect) = self.vocabulary.markers.owner(text).filter(|_| is_special(text) && mention.is_none())
-            {
+            let name = text.trim_matches(['<', '>']);
+            let tag = self.vocabulary.wrapper(name, Notation::Angle).or_else(|| self.vocabulary.keyed(name)).is_some();
+            let whole = text.starts_with('<') && text.ends_with('>');
+            let meant = is_special(text) || (whole && self.prose.at_line_start() && !tag);
+            if let Some(dialect) = self.vocabulary.markers.owner(text).filter(|_| meant && mention.is_none()) {
                 self.past.unheard(dialect, start, text.len());
             }
             return None;
@@ -203,8 +206,8 @@ impl Reader {
             return Some(Look::Thought(Thought::between(text, close, start), text.len()));
         }
         if section {
-            self.past.mark(MarkRole::Wrapper, start, text.len(), "a marker around calls");
-            return Some(Look::Skip(text.len()));
+            let section = Opening { kind: Kind::Section, ..Opening::marker(text, start, self.prose.is_start()) };
+            return Some(Look::Open(section, text.len()));
         }
         let opening = Opening::marker(text, start, self.prose.at_line_start() || self.prose.is_fresh());
         // The same tag may stand around calls in tags: then what follows decides about those, too.

@@ -22,8 +22,6 @@ pub(crate) struct Markers {
     bare: Vec<&'static str>,
     /// What may stand behind the `<` of a marker; most of what begins so in a text does not.
     second: Letters,
-    /// A special token in square brackets is listened for.
-    pub(crate) bracketed: bool,
 }
 
 /// A marker of another machine.
@@ -68,7 +66,6 @@ impl Markers {
         triggers: &mut Triggers,
     ) {
         for (text, kind) in markers(dialect, listened, chosen) {
-            self.bracketed |= listened && text.starts_with('[');
             text.bytes().take(1).for_each(|byte| triggers.add(byte));
             self.second.add(text.get(1..).unwrap_or("|"));
             let texts = if text.starts_with('<') { &mut self.in_angles } else { &mut self.bare };
@@ -100,7 +97,12 @@ impl Markers {
     /// The longest marker of special tokens at the start of `rest`: only of these a model means nothing else.
     pub(crate) fn spot_special(&self, rest: &str, last: bool) -> Spotted {
         match self.spot(rest, last) {
-            Spotted::Marker(text) if !is_special(text) || self.meanings(text).next().is_none() => Spotted::None,
+            // What stands in square brackets can be typed.
+            Spotted::Marker(text)
+                if !is_special(text) || text.starts_with('[') || self.meanings(text).next().is_none() =>
+            {
+                Spotted::None
+            }
             spotted => spotted,
         }
     }
@@ -108,6 +110,17 @@ impl Markers {
     /// All that this marker may mean, in the dialects that are listened for.
     pub(crate) fn meanings<'v>(&'v self, text: &'v str) -> impl Iterator<Item = &'v Marker> {
         self.all.iter().filter(move |marker| marker.listened && marker.text == text)
+    }
+
+    /// Length of the token around everything at the start of `rest`; 0: none. `None`: more text is needed.
+    pub(crate) fn token(&self, rest: &str, last: bool) -> Option<usize> {
+        match self.spot(rest, last) {
+            Spotted::Partial => None,
+            Spotted::Marker(text) if self.meanings(text).all(|marker| marker.kind == MarkerKind::Section) => {
+                Some(text.len())
+            }
+            Spotted::Marker(_) | Spotted::None => Some(0),
+        }
     }
 
     /// The first dialect that has this marker, listened for or not.

@@ -11,7 +11,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::call::Open;
 use super::form::Form;
-use super::markers::is_special;
+use super::markers::{Spotted, is_special};
 use super::report::Bare;
 use super::tag::{Interest, Lexed, Tag};
 use super::vocabulary::Spelling;
@@ -64,6 +64,8 @@ pub(super) enum Kind {
     Wrapper(Notation),
     /// A marker of another machine.
     Marker,
+    /// A marker around calls.
+    Section,
 }
 
 impl Opening {
@@ -103,7 +105,7 @@ impl Opening {
         match self.kind {
             Kind::Tool(spelling, _) | Kind::Unknown(spelling) | Kind::Keyed(spelling) => Some(Form::new(spelling, "")),
             Kind::Fixed(spelling) => Some(Form::new(spelling, super::tag::split_name(&self.tag).0)),
-            Kind::Wrapper(_) | Kind::Marker => None,
+            Kind::Wrapper(_) | Kind::Marker | Kind::Section => None,
         }
     }
 
@@ -121,7 +123,7 @@ impl Opening {
             Kind::Fixed(Spelling { tagged, .. }) => tagged.notation.name_offset(),
             Kind::Wrapper(notation) => notation.name_offset(),
             Kind::Tool(..) | Kind::Unknown(_) | Kind::Keyed(_) => 1,
-            Kind::Marker => 0,
+            Kind::Marker | Kind::Section => 0,
         }
     }
 
@@ -132,7 +134,7 @@ impl Opening {
             Kind::Marker => is_special(&self.tag),
             Kind::Wrapper(Notation::Angle) => self.first || is_special(&self.tag),
             Kind::Wrapper(_) => true,
-            Kind::Unknown(_) | Kind::Keyed(_) => false,
+            Kind::Unknown(_) | Kind::Keyed(_) | Kind::Section => false,
         }
     }
 }
@@ -155,6 +157,9 @@ impl Reader {
             return Step::To(at);
         }
         let State::Opening(mut opening) = std::mem::replace(&mut self.state, State::Prose) else { return Step::To(at) };
+        if matches!(opening.kind, Kind::Section) {
+            return self.section(*opening, window, at, out);
+        }
         if matches!(opening.kind, Kind::Wrapper(_) | Kind::Marker) {
             let line = self.held.get(opening.len..).is_some_and(|blank| blank.contains('\n'));
             opening.words = opening.first && line && rest.starts_with(|c: char| c.is_alphanumeric());
@@ -230,7 +235,7 @@ impl Reader {
     fn opens(&mut self, opening: &Opening, tag: Tag<'_>, at: usize, out: &mut dyn Sink) -> bool {
         let tag_at = self.offset + at;
         match opening.kind {
-            Kind::Wrapper(_) | Kind::Marker => false,
+            Kind::Wrapper(_) | Kind::Marker | Kind::Section => false,
             Kind::Fixed(_) => self.opens_fixed(opening, tag, tag_at, out),
             Kind::Keyed(_) => {
                 let form = opening.form();
@@ -383,8 +388,49 @@ impl Reader {
         true
     }
 
+    /// Behind a marker around calls or messages: it is markup where more markup follows, where calls came before, or at a
+    /// start; else a word about it.
+    fn section(&mut self, opening: Opening, window: Window<'_>, at: usize, out: &mut dyn Sink) -> Step {
+        let rest = window.from(at);
+        let follows = match self.vocabulary.markers.spot_special(rest, window.last) {
+            Spotted::Marker(_) => Some(true),
+            Spotted::Partial => None,
+            Spotted::None => match self.lex_any(rest, window.last, true).0 {
+                Lexed::Partial => None,
+                Lexed::Tag(_) => Some(true),
+                Lexed::No => Some(false),
+            },
+        };
+        let Some(follows) = follows else {
+            self.state = State::Opening(Box::new(opening));
+            return Step::Wait(at);
+        };
+        if follows || opening.first || self.past.calls > 0 {
+            self.drop_section(&opening);
+            self.past.tell(out);
+            self.state = self.outside();
+        } else {
+            self.mention_only(opening, None, out);
+        }
+        Step::To(at)
+    }
+
+    /// A marker around calls is no text.
+    fn drop_section(&mut self, opening: &Opening) {
+        self.past.mark(MarkRole::Wrapper, opening.at, opening.len, "a marker around calls");
+        // White space behind it is none either, unless words follow.
+        self.blank.clear();
+        self.blank.push_str(self.held.get(opening.len..).unwrap_or_default());
+        self.held.clear();
+        self.prose.refresh();
+    }
+
     /// The text ended behind a marker that may have opened a call.
     pub(super) fn cut_opening(&mut self, opening: Opening, why: Cut, rest: &str, out: &mut dyn Sink) {
+        if matches!(opening.kind, Kind::Section) {
+            self.drop_section(&opening);
+            return self.past.tell(out);
+        }
         let named = matches!(opening.kind, Kind::Keyed(_)) && self.vocabulary.resolve(&opening.name).is_some();
         let certain = opening.certain() || (named && opening.first);
         if !certain {

@@ -8,6 +8,9 @@ use super::thought::Thought;
 /// How many tags in prose are noted that were meant to open calls.
 const SLIPS_CAP: u32 = 16;
 
+/// How many markers without a call are told of.
+const STRAYS: u32 = 16;
+
 /// What was read before.
 #[derive(Debug, Default)]
 pub(super) struct Past {
@@ -29,6 +32,10 @@ pub(super) struct Past {
     words: Option<(String, Span, u32)>,
     /// Tags noted that were meant to open calls.
     slips: u32,
+    /// How many markers had no call behind them.
+    strays: u32,
+    /// Calls without a marker stood where more followed.
+    pub(super) shown: bool,
     /// What was found by looking ahead, which waits for the prose before it.
     notes: Vec<Note>,
 }
@@ -92,6 +99,12 @@ impl Past {
             self.slips += 1;
             self.note(fault);
         }
+    }
+
+    /// Counts a marker without a call. False: enough has been said of them.
+    pub(super) fn stray(&mut self) -> bool {
+        self.strays = self.strays.saturating_add(1);
+        self.strays <= STRAYS
     }
 
     /// Notes a fault.

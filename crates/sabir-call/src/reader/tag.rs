@@ -261,6 +261,9 @@ fn only(wanted: bool) -> Interest {
 pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, bool) -> Interest) -> Lexed<'w> {
     let partial = |len: usize| if last || len >= TAG_CAP { Lexed::No } else { Lexed::Partial };
     let bytes = window.as_bytes();
+    if !bytes.is_empty() && bytes.first() != Some(&b'<') {
+        return Lexed::No;
+    }
     let close = bytes.get(1) == Some(&b'/');
     let start = 1 + usize::from(close);
     let length = name_length(bytes.get(start..).unwrap_or_default());

@@ -97,7 +97,7 @@ impl Reader {
     pub(super) fn thought(&mut self, window: Window<'_>, from: usize, thought: Thought, out: &mut dyn Sink) -> Step {
         let (mut at, mut said) = (from, from);
         loop {
-            let Some(found) = first_tag(window.from(at).as_bytes(), self.vocabulary.in_thoughts()) else {
+            let Some(found) = first_tag(window.from(at).as_bytes(), self.vocabulary.marked) else {
                 say(window.from(said), out);
                 self.prose.saw(last_char(window.from(from)).unwrap_or_default());
                 return Step::To(window.text.len());
@@ -208,12 +208,10 @@ impl Reader {
 }
 
 /// Where a tag may begin.
-fn first_tag(hay: &[u8], (marked, bracketed): (Option<u8>, bool)) -> Option<usize> {
-    match (marked, bracketed) {
-        (Some(byte), true) => memchr::memchr3(b'<', b'[', byte, hay),
-        (Some(byte), false) => memchr::memchr2(b'<', byte, hay),
-        (None, true) => memchr::memchr2(b'<', b'[', hay),
-        (None, false) => find(b'<', hay),
+fn first_tag(hay: &[u8], marked: Option<u8>) -> Option<usize> {
+    match marked {
+        Some(byte) => memchr::memchr2(b'<', byte, hay),
+        None => find(b'<', hay),
     }
 }
 

@@ -124,11 +124,6 @@ impl Vocabulary {
         }
     }
 
-    /// The byte, besides `<`, that a tag in a thought may begin with, and whether special tokens stand in square brackets.
-    pub(crate) fn in_thoughts(&self) -> (Option<u8>, bool) {
-        (self.marked, self.markers.bracketed)
-    }
-
     /// The dialects whose tags do not simply stand in angle brackets.
     pub(crate) fn others(&self) -> &[Spelling] {
         &self.others
@@ -249,6 +244,12 @@ impl Vocabulary {
     /// The same, more strictly and without any cost: for tags in the middle of a line, of which there are many.
     pub(crate) fn recalls(&self, name: &str) -> bool {
         name.contains('_') || self.tools.iter().any(|tool| slipped(name, &tool.name))
+    }
+
+    /// Whether a name is meant as a tool's: it is one, or nearly one, or reads like one where the dialect was chosen.
+    pub(crate) fn means(&self, name: &str) -> bool {
+        let name = name.strip_prefix("functions.").unwrap_or(name);
+        self.resolve(name).is_some() || self.near(name) || (self.selection.is_chosen() && name.contains('_'))
     }
 
     /// Whether a tool has nearly this name.

@@ -1,4 +1,32 @@
 //! Who decides?
+//!
+//! The model proposes, [`Task`] decides, and whoever drives it acts: inputs in, effects out. [`Driver`] is one that has tools,
+//! a model and a user; here it is done by hand.
+//!
+//! ```
+//! use sabir_agent::{Attended, Effect, Input, Limits, Record, Rules, Settings, Start, Task, TaskId};
+//! use sabir_call::{Event, Protocol, ToolSet};
+//!
+//! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
+//! let start = Start { task: TaskId::new("t1"), prompt, workspace, model, protocol: Protocol::Native, version };
+//! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
+//! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
+//! let attended = Attended::No;
+//! let settings = Settings { system, model, tools, readers, rules, attended, limits, repairs, max_output: None };
+//! let (mut task, started) = Task::new(start, settings.clone());
+//! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
+//!
+//! // An answer without a call ends nothing: the model is reminded, and asked again.
+//! task.step(Input::Event(Event::Text { text: "Hello!" }));
+//! let effects = task.step(Input::Answered);
+//! assert!(matches!(effects.as_slice(), [Effect::Keep(Record::Answered(_)), Effect::Keep(Record::Said { .. }), Effect::Ask]));
+//!
+//! // What was kept is all that there is to the task.
+//! let kept = effects.into_iter().filter_map(|effect| if let Effect::Keep(record) = effect { Some(record) } else { None });
+//! let again = Task::replay(std::iter::once(started).chain(kept), settings)?;
+//! assert_eq!(again.history(), task.history());
+//! # Ok::<(), sabir_agent::ReplayError>(())
+//! ```
 
 mod context;
 pub mod control;

@@ -16,7 +16,7 @@ use sabir_call::{
     CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink,
     StopReason, ToolSet, Usage,
 };
-use sabir_check::{Checker, Repetition};
+use sabir_check::{Checker, Repairs, Repetition};
 
 use crate::event::{Question, Reply};
 use crate::policy::Rules;
@@ -45,6 +45,8 @@ pub struct Settings {
     pub attended: Attended,
     /// When to stop.
     pub limits: Limits,
+    /// The slips that are set right instead of rejected.
+    pub repairs: Repairs,
     /// The most tokens of one answer; `None`: the provider's default.
     pub max_output: Option<u64>,
 }
@@ -213,7 +215,7 @@ impl Task {
 
     fn empty(start: Start, settings: Settings) -> Self {
         Self {
-            checker: Checker::new(settings.tools.clone()),
+            checker: Checker::new(settings.tools.clone()).with_repairs(settings.repairs),
             settings,
             start,
             history: Vec::new(),

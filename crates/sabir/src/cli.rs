@@ -55,9 +55,9 @@ pub(crate) enum Command {
     /// Read raw assistant text from standard input and print what was understood.
     Parse(ParseArguments),
     /// Like `parse`, but print only what is wrong, as diagnostics, and the feedback that the model would get.
-    Check(ParseArguments),
+    Check(CheckArguments),
     /// Like `parse`, but print how the text was understood: every marker, what it was taken for, how sure, and why.
-    Explain(ParseArguments),
+    Explain(CheckArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
     Prompt(PromptArguments),
     /// List the dialects, or print the spec of one.
@@ -145,9 +145,36 @@ pub(crate) struct ResumeArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ParseArguments {
+    #[command(flatten)]
+    pub(crate) listening: ListeningOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+/// Arguments of what looks at a text as a whole, and so has no events to print.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    pub(crate) listening: ListeningOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+}
+
+/// What is listened for in a text, and what the gates let pass.
+#[derive(Debug, Args)]
+pub(crate) struct ListeningOptions {
     /// The dialect to listen for, or `auto` for all. `sabir dialects` lists them, `sabir help dialect NAME` explains one.
     #[arg(long, default_value = "auto")]
     pub(crate) dialect: String,
+    /// Switch a repair off, besides those of `repairs_off` in the configuration: the name of a rule, or `all`. May be
+    /// given several times.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) no_repair: Vec<String>,
+    /// Allow one call a message instead of several; the calls behind the first are rejected.
+    #[arg(long)]
+    pub(crate) one: bool,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
 }
@@ -161,9 +188,6 @@ pub(crate) struct ReadingOptions {
     /// Feed the input in pieces of so many bytes; 0: whole. The result is the same.
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub(crate) chunk: usize,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +238,9 @@ pub(crate) struct DecodeArguments {
     pub(crate) wire: String,
     #[command(flatten)]
     pub(crate) reading: ReadingOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
 }
 
 impl Cli {
@@ -237,4 +264,13 @@ pub(crate) enum Output {
     Json,
     /// One object a line.
     Events,
+}
+
+/// How to print what is known only as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Whole {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
 }

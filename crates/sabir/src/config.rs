@@ -7,6 +7,7 @@
 //! protocol = "native"               # or a dialect
 //! approve = ["edits"]               # as --approve
 //! max_turns = 100
+//! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"              # or "anthropic"
@@ -39,6 +40,7 @@ use serde::Deserialize;
 
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
+use crate::repairs;
 
 /// The file.
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +50,7 @@ pub(crate) struct Config {
     pub(crate) protocol: Option<String>,
     pub(crate) approve: Vec<String>,
     pub(crate) max_turns: Option<u32>,
+    pub(crate) repairs_off: Vec<String>,
     providers: BTreeMap<String, ProviderConfig>,
     models: Vec<Entry>,
     dialects: Tables,
@@ -108,6 +111,9 @@ impl Config {
         let text = read_text(&path)?;
         let mut config: Self = toml::from_str(&text)
             .map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))?;
+        // Said of the file, by whatever command reads it first.
+        repairs::without(&config.repairs_off)
+            .map_err(|failure| Failure::usage(format!("{}: repairs_off: {}", path.display(), failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
         Ok(config)
     }

@@ -9,7 +9,7 @@ use sabir_call::{ArgForm, Certainty, Cut, DraftCall, Event, Fault, Mark, MarkRol
 use sabir_check::{CallState, Checked};
 use serde_json::{Value, json};
 
-use crate::cli::{Output, ParseArguments};
+use crate::cli::{CheckArguments, Whole};
 use crate::exit::{Exit, Failure};
 use crate::parse::{self, How, Reading, Recognised};
 use crate::print;
@@ -199,17 +199,14 @@ impl<'s> Places<'s> {
 }
 
 /// `sabir explain`.
-pub(crate) fn explain(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    if arguments.reading.output == Output::Events {
-        return Err(Failure::usage("`explain` prints notes, not events: use --output text or json"));
-    }
-    let recognised = Recognised::new(&arguments.dialect);
+pub(crate) fn explain(arguments: &CheckArguments) -> Result<Exit, Failure> {
+    let recognised = Recognised::new(&arguments.listening.dialect);
     let mut notes = Notes { recognised, ..Notes::default() };
-    let reading = parse::listen(arguments, &mut |event| notes.event(event))?;
+    let reading = parse::listen(&arguments.listening, false, &mut |event| notes.event(event))?;
     let notes = notes.sorted(&reading.source);
-    match arguments.reading.output {
-        Output::Json => print::json(&in_json(&reading, &notes)),
-        _ => print::out(&print::visible(&in_words(&reading, &notes))),
+    match arguments.output {
+        Whole::Json => print::json(&in_json(&reading, &notes)),
+        Whole::Text => print::out(&print::visible(&in_words(&reading, &notes))),
     }
     Ok(reading.exit())
 }
@@ -229,7 +226,7 @@ fn found(reading: &Reading, notes: &[Note]) -> Vec<(String, usize)> {
 fn in_words(reading: &Reading, notes: &[Note]) -> String {
     let found: Vec<_> = found(reading, notes)
         .iter()
-        .map(|(name, calls)| format!("{name} ({calls} call{})", if *calls == 1 { "" } else { "s" }))
+        .map(|(name, calls)| format!("{name} ({})", print::counted(*calls, "call")))
         .collect();
     let found = if found.is_empty() { "none; all of it is text".to_owned() } else { found.join(", ") };
     let mut text = format!("listened for: {}; found: {found}\n", reading.selection);

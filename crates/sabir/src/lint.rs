@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use sabir_call::Severity;
-use sabir_call::dialect::dialect;
+use sabir_call::dialect::{Dialect, dialect, dialects as all};
+use sabir_call::{Lesson, Parallel, Severity, ToolChoice, ToolSet};
 use sabir_check::lint::{Finding, Scope, lint as find};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cli::{Deny, LintArguments, Output};
 use crate::exit::{Exit, Failure};
@@ -13,9 +13,12 @@ use crate::{config, dialects, print};
 
 /// `sabir lint`.
 pub(crate) fn lint(arguments: &LintArguments) -> Result<Exit, Failure> {
-    let scope = match arguments.dialect.as_str() {
-        "auto" => Scope::all(),
-        name => Scope::only(dialect(name).ok_or_else(|| dialects::unknown(name, "auto, "))?),
+    let (scope, taught) = match arguments.dialect.as_str() {
+        "auto" => (Scope::all(), all()),
+        name => {
+            let dialect = dialect(name).ok_or_else(|| dialects::unknown(name, "auto, "))?;
+            (Scope::only(dialect), vec![dialect])
+        }
     };
     let (shown, text) = source(arguments)?;
     let tools: Value =
@@ -29,18 +32,42 @@ pub(crate) fn lint(arguments: &LintArguments) -> Result<Exit, Failure> {
     let found = find(&tools, &scope);
     let errors = found.iter().filter(|finding| finding.severity == Severity::Error).count();
     let warnings = found.len() - errors;
+    let sizes = prompt_sizes(&text, &taught);
     match arguments.output {
-        Output::Json => print::json(&json!({"findings": found, "errors": errors, "warnings": warnings})),
+        Output::Json => {
+            let sizes = sizes.map(|sizes| sizes.into_iter().map(|(name, size)| (name.to_owned(), json!(size))));
+            let sizes: Option<Map<_, _>> = sizes.map(Iterator::collect);
+            print::json(&json!({
+                "findings": found, "errors": errors, "warnings": warnings, "prompt_sizes": sizes,
+            }));
+        }
         Output::Events => found.iter().for_each(print::json),
         Output::Text => {
             let mut text: String = found.iter().map(|finding| in_words(finding, &shown)).collect();
+            if let Some(sizes) = sizes {
+                let sizes: Vec<_> = sizes.iter().map(|(name, size)| format!("{name} {size}")).collect();
+                text.push_str(&format!("prompt sizes (tokens): {}\n", sizes.join(", ")));
+            }
             let tools = tools.as_array().map_or(0, Vec::len);
-            text.push_str(&format!("{tools} tools, {errors} errors, {warnings} warnings\n"));
+            text.push_str(&format!(
+                "{}, {}, {}\n",
+                print::counted(tools, "tool"),
+                print::counted(errors, "error"),
+                print::counted(warnings, "warning")
+            ));
             print::out(&print::visible(&text));
         }
     }
     let denied = arguments.deny == Some(Deny::Warnings) && warnings > 0;
     Ok(if errors > 0 || denied { Exit::NotUnderstood } else { Exit::Completed })
+}
+
+/// What the prompt costs in each dialect, in tokens (bytes / 4), as `sabir prompt` counts them; `None` where the tools
+/// cannot be offered together.
+fn prompt_sizes(tools: &str, taught: &[&'static Dialect]) -> Option<Vec<(&'static str, usize)>> {
+    let tools = ToolSet::from_json(tools).ok()?;
+    let lesson = Lesson { tools: &tools, servers: &[], parallel: Parallel::Many, choice: &ToolChoice::Auto };
+    Some(taught.iter().map(|dialect| (dialect.name, lesson.teach(dialect).len().div_ceil(4))).collect())
 }
 
 fn source(arguments: &LintArguments) -> Result<(String, String), Failure> {

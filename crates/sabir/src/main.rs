@@ -12,6 +12,7 @@ mod lint;
 mod parse;
 mod print;
 mod prompt;
+mod repairs;
 mod run;
 mod screen;
 mod task;

@@ -6,18 +6,18 @@ use std::path::Path;
 
 use sabir_call::dialect::{Selection, dialect};
 use sabir_call::{
-    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Protocol, Reader, Severity, Sink, ToolSet,
-    ToolSpec, Usage,
+    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Parallel, Protocol, Reader, Severity, Sink,
+    ToolSet, ToolSpec, Usage,
 };
 use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
 use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{DecodeArguments, Output, ParseArguments, ReadingOptions};
-use crate::dialects;
+use crate::cli::{CheckArguments, DecodeArguments, ListeningOptions, Output, ParseArguments, Whole};
+use crate::config::Config;
 use crate::exit::{Exit, Failure};
-use crate::print;
+use crate::{dialects, print, repairs};
 
 /// What `--output json` prints.
 #[derive(Debug, Serialize)]
@@ -113,12 +113,8 @@ impl Recognised {
 }
 
 impl Listener {
-    fn new(options: &ReadingOptions, selection: &str) -> Self {
-        Self {
-            draft: Draft::default(),
-            prints: options.output == Output::Events,
-            recognised: Recognised::new(selection),
-        }
+    fn new(prints: bool, selection: &str) -> Self {
+        Self { draft: Draft::default(), prints, recognised: Recognised::new(selection) }
     }
 
     fn draft(mut self) -> (Draft, Recognised) {
@@ -140,8 +136,9 @@ impl Sink for Listener {
 
 /// `sabir parse`.
 pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    let reading = listen(arguments, &mut |_| {})?;
-    match arguments.reading.output {
+    let prints = arguments.output == Output::Events;
+    let reading = listen(&arguments.listening, prints, &mut |_| {})?;
+    match arguments.output {
         Output::Json => print::json(&reading.understood(None)),
         Output::Text => print::out(&reading.in_words()),
         Output::Events => {}
@@ -150,18 +147,15 @@ pub(crate) fn parse(arguments: &ParseArguments) -> Result<Exit, Failure> {
 }
 
 /// `sabir check`.
-pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
-    if arguments.reading.output == Output::Events {
-        return Err(Failure::usage("`check` prints faults, not events: use --output text or json"));
-    }
-    let reading = listen(arguments, &mut |_| {})?;
+pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
+    let reading = listen(&arguments.listening, false, &mut |_| {})?;
     let faults = reading.faults();
-    match arguments.reading.output {
-        Output::Json => {
+    match arguments.output {
+        Whole::Json => {
             let faults: Vec<_> = faults.iter().map(|fault| describe(fault, &reading.source)).collect();
             print::json(&json!({"faults": faults, "feedback": reading.feedback()}));
         }
-        _ => {
+        Whole::Text => {
             let mut text = String::new();
             for fault in &faults {
                 text.push_str(&fault.diagnostic(&reading.source));
@@ -172,9 +166,10 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
             }
             let errors = faults.iter().filter(|fault| fault.severity == Severity::Error).count();
             text.push_str(&format!(
-                "{} calls, {errors} errors, {} warnings\n",
-                reading.checked.len(),
-                faults.len() - errors
+                "{}, {}, {}\n",
+                print::counted(reading.checked.len(), "call"),
+                print::counted(errors, "error"),
+                print::counted(faults.len() - errors, "warning")
             ));
             print::out(&print::visible(&text));
         }
@@ -182,32 +177,44 @@ pub(crate) fn check(arguments: &ParseArguments) -> Result<Exit, Failure> {
     Ok(reading.exit())
 }
 
-/// Reads standard input as the arguments say. `also` sees every event.
-pub(crate) fn listen(arguments: &ParseArguments, also: &mut dyn FnMut(Event<'_>)) -> Result<Reading, Failure> {
-    let (name, selection) = match (arguments.dialect.as_str(), dialect(&arguments.dialect)) {
+/// Reads standard input as the options say, and prints the events where they are wanted. `also` sees every event.
+pub(crate) fn listen(
+    options: &ListeningOptions,
+    prints: bool,
+    also: &mut dyn FnMut(Event<'_>),
+) -> Result<Reading, Failure> {
+    let (name, selection) = match (options.dialect.as_str(), dialect(&options.dialect)) {
         ("auto", _) => ("auto", Selection::AUTO),
         (_, Some(dialect)) => (dialect.name, Selection::from(dialect)),
         (unknown, None) => return Err(dialects::unknown(unknown, "auto, ")),
     };
-    let tools = load_tools(arguments.reading.tools.as_deref())?;
+    let tools = load_tools(options.reading.tools.as_deref())?;
+    let checker = gates(options, tools.clone())?;
     let bytes = standard_input()?;
-    let mut listener = Listener::new(&arguments.reading, name);
+    let mut listener = Listener::new(prints, name);
     let mut sink = |event: Event<'_>| {
         also(event);
         listener.event(event);
     };
     let mut reader = Reader::new(selection, &tools);
-    for chunk in chunks(&bytes, arguments.reading.chunk) {
+    for chunk in chunks(&bytes, options.reading.chunk) {
         reader.push_bytes(chunk, &mut sink);
     }
     reader.finish(Cut::Ended, &mut sink);
     let (mut draft, how) = listener.draft();
     // A reader does not repeat the text that it is given; the gates look for names in it.
     draft.source = String::from_utf8_lossy(&bytes).into_owned();
-    let checker = Checker::new(tools.clone());
     let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
     let source = draft.source.clone();
     Ok(Reading { selection: name, source, draft, checked, how, loose, tools })
+}
+
+/// The gates that the options and the configuration ask for.
+fn gates(options: &ListeningOptions, tools: ToolSet) -> Result<Checker, Failure> {
+    let config = Config::load(None)?;
+    let repairs = repairs::without(config.repairs_off.iter().chain(&options.no_repair))?;
+    let parallel = if options.one { Parallel::One } else { Parallel::Many };
+    Ok(Checker::new(tools).with_repairs(repairs).with_parallel(parallel))
 }
 
 /// `sabir wire decode`.
@@ -217,7 +224,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     })?;
     let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
     let bytes = standard_input()?;
-    let mut sink = Listener::new(&arguments.reading, wire.name());
+    let mut sink = Listener::new(arguments.output == Output::Events, wire.name());
     let mut decoder = Decoder::new(wire);
     for chunk in chunks(&bytes, arguments.reading.chunk) {
         decoder.push(chunk, &mut sink);
@@ -237,7 +244,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
     let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, loose, tools };
     // A body that the provider did not end may lack anything, even where no call was cut.
     let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
-    match arguments.reading.output {
+    match arguments.output {
         Output::Json => print::json(&reading.understood(Some(response))),
         Output::Text => {
             print::out(&reading.in_words());

@@ -43,6 +43,11 @@ pub(crate) fn json(value: &impl Serialize) {
     }
 }
 
+/// A number of things: `1 call`, `2 calls`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Foreign text for a terminal: control characters and invisible direction marks become visible.
 pub(crate) fn visible(text: &str) -> String {
     let show = |c: char| match c {

@@ -10,6 +10,7 @@ use sabir_agent::{
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Model, Protocol, ToolSet};
+use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
 use sabir_workspace::Workspace;
@@ -19,6 +20,7 @@ use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::repairs;
 
 /// Everything that a task needs besides its records.
 pub(crate) struct Bench {
@@ -26,6 +28,7 @@ pub(crate) struct Bench {
     pub(crate) registry: Registry,
     pub(crate) rules: Rules,
     pub(crate) limits: Limits,
+    pub(crate) repairs: Repairs,
     pub(crate) max_time: Option<Duration>,
 }
 
@@ -75,7 +78,8 @@ impl Bench {
         }
         let limits = Limits { turns: options.max_turns.or(config.max_turns), ..Limits::default() };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        Self::with(workspace, rules, limits, max_time)
+        let bench = Self::with(workspace, rules, limits, max_time)?;
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, ..bench })
     }
 
     /// Sets up the tools in a workspace.
@@ -95,7 +99,7 @@ impl Bench {
         };
         let registry =
             Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self { workspace, registry, rules, limits, max_time })
+        Ok(Self { workspace, registry, rules, limits, repairs: Repairs::all(), max_time })
     }
 
     /// How a task is run on this bench.
@@ -109,6 +113,7 @@ impl Bench {
             rules: self.rules.clone(),
             attended,
             limits: self.limits,
+            repairs: self.repairs,
             max_output: None,
         }
     }

@@ -29,6 +29,7 @@ pub(crate) fn settings(attended: Attended) -> Settings {
         rules,
         attended,
         limits: Limits::default(),
+        repairs: sabir_check::Repairs::all(),
         max_output: None,
     }
 }

@@ -79,7 +79,7 @@ fn cut_and_rejected_calls() {
         assert!(text.contains(part), "no `{part}` in {text}");
     }
     let (code, _, errors) = pipe(&world, &["explain", "--output", "events"], input);
-    assert!(code == 2 && errors.contains("notes"), "{errors}");
+    assert!(code == 2 && errors.contains("possible values: text, json"), "{errors}");
 }
 
 #[test]

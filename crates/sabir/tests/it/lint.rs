@@ -61,5 +61,18 @@ fn the_built_in_tools_are_clean() {
     let world = World::new();
     let specs: Vec<_> = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
     let (code, text, errors) = pipe(&world, &["lint", "-", "--deny", "warnings"], &json!(specs).to_string());
-    assert_eq!((code, text.as_str()), (0, "8 tools, 0 errors, 0 warnings\n"), "{errors}");
+    let (sizes, counts) = text.split_once('\n').unwrap();
+    assert_eq!((code, counts), (0, "8 tools, 0 errors, 0 warnings\n"), "{errors}");
+    assert!(sizes.starts_with("prompt sizes (tokens): cline "), "{sizes}");
+    // The size is that of the prompt which is sent.
+    let (_, prompt, _) = pipe(&world, &["prompt", "--dialect", "invoke", "--output", "json"], "");
+    let prompt: Value = serde_json::from_str(&prompt).unwrap();
+    let size = &prompt["tokens_estimated"];
+    assert!(sizes.contains(&format!(", invoke {size}, ")), "{size} in {sizes}");
+    let only = ["lint", "-", "--dialect", "invoke", "--output", "json"];
+    let (_, out, _) = pipe(&world, &only, &json!(specs).to_string());
+    let out: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(out["prompt_sizes"], json!({"invoke": size}));
+    let (_, out, _) = pipe(&world, &["lint", "-", "--output", "json"], r#"[{"name": "a"}, {"name": "a"}]"#);
+    assert!(out.contains("\"prompt_sizes\":null"), "tools that cannot be offered have no prompt: {out}");
 }

@@ -19,6 +19,7 @@ mod interactive;
 mod kills;
 mod lint;
 mod parse;
+mod repairs;
 mod tour;
 mod ways;
 mod world;

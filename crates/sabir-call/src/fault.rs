@@ -47,6 +47,13 @@ pub enum FaultKind {
     InvalidValue,
     /// Arguments are no valid JSON.
     MalformedJson,
+    /// A raw control character, such as a line feed, stands in a string that wants it escaped. A warning of the parsers, which
+    /// read it as it stands; the gates make a repair of it, or an error.
+    ControlCharacter,
+    /// A comma stands before a closing bracket. A warning of the parsers, like `control_character`.
+    TrailingComma,
+    /// JSON strings stand in single quotes. A warning of the parsers, like `control_character`.
+    SingleQuotes,
     /// The arguments stand as JSON where each belongs into a tag of its own.
     JsonInTag,
     /// The arguments stand in tags where JSON belongs.
@@ -92,6 +99,9 @@ impl FaultKind {
             Self::WrongType => "wrong_type",
             Self::InvalidValue => "invalid_value",
             Self::MalformedJson => "malformed_json",
+            Self::ControlCharacter => "control_character",
+            Self::TrailingComma => "trailing_comma",
+            Self::SingleQuotes => "single_quotes",
             Self::JsonInTag => "json_in_tag",
             Self::TagInJson => "tag_in_json",
             Self::Entities => "entities",

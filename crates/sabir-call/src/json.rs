@@ -199,6 +199,11 @@ impl ArgumentScanner {
         missing
     }
 
+    /// Whether the arguments, or a value among them, must begin next.
+    pub(crate) fn wants_value(&self) -> bool {
+        matches!(self.state, State::Start | State::Value)
+    }
+
     /// Whether the text so far is whole. Nothing may be pushed afterwards.
     pub fn finish(&mut self, out: &mut dyn Sink) -> Whole {
         match self.state {
@@ -392,12 +397,10 @@ impl ArgumentScanner {
         (to, matches!(stop, Stop::Guard(_)))
     }
 
-    fn warn(&mut self, at: usize, message: &str, out: &mut dyn Sink) {
-        if !std::mem::replace(&mut self.strings.warned, true) {
-            // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
-            self.deliver("", out);
-            self.tell(Fault::warning(FaultKind::MalformedJson, self.span(at), message), out);
-        }
+    fn warn(&mut self, fault: Fault, out: &mut dyn Sink) {
+        // What was decoded before the mistake goes out before the fault, however the text was cut into chunks.
+        self.deliver("", out);
+        self.tell(fault, out);
     }
 
     fn broken(&self, at: usize, message: &str, out: &mut dyn Sink) {
@@ -498,7 +501,7 @@ mod tests {
         check(r#"{"a": "x\ud83cy"}"#, "a:String=x\u{fffd}y malformed_json@14 whole");
         check(r#"{"a": "\ud83c\ud83c\udf0d"}"#, "a:String=\u{fffd}🌍 malformed_json@18 whole");
         check(r#"{"a": "\udf0d"}"#, "a:String=\u{fffd} malformed_json@12 whole");
-        check("{\"a\": \"x\ny\"}", "a:String=x\\ny malformed_json@8 whole");
+        check("{\"a\": \"x\ny\"}", "a:String=x\\ny control_character@8 whole");
     }
 
     #[test]

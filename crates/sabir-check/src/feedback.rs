@@ -78,8 +78,39 @@ fn about_text(faults: &[&Fault], source: &str, audience: &Audience<'_>) -> Vec<S
     let mut pieces = vec![format!("Your message holds something like a call that could not be read{again}:\n")];
     pieces.extend(told(faults, source, if times < 2 { CARETS } else { 0 }));
     let tool = tool_in_words(faults, audience.tools).or_else(|| audience.tools.iter().next());
-    pieces.extend(tool.and_then(|tool| example(audience.protocol, tool)));
+    let protocol = spoken(faults, source).filter(|_| *audience.protocol == Protocol::Native);
+    pieces.extend(tool.and_then(|tool| example(protocol.as_ref().unwrap_or(audience.protocol), tool)));
     pieces
+}
+
+/// The dialect in which a model that was to call natively tried to call, by the tag that a fault points at.
+fn spoken(faults: &[&Fault], source: &str) -> Option<Protocol> {
+    let dialect = |fault: &&Fault| {
+        let at = source.floor_char_boundary(fault.span.start.min(source.len()));
+        let tag = source.get(at..)?.trim_start_matches(['<', '/']);
+        let end = tag.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-' | ':')).unwrap_or(tag.len());
+        let name = tag.get(..end)?.rsplit(':').next()?;
+        let about_tag = matches!(
+            fault.kind,
+            FaultKind::MalformedTag | FaultKind::SelfClosing | FaultKind::JsonInTag | FaultKind::WrongClose
+        );
+        match name {
+            "tool_call" => Some("hermes"),
+            _ if name.starts_with("invok") || matches!(name, "function_calls" | "function_call") => Some("invoke"),
+            _ => about_tag.then_some("cline"),
+        }
+    };
+    faults.iter().find_map(dialect).map(|dialect| Protocol::Prompted(dialect.to_owned()))
+}
+
+/// The fault without the pattern that its hint may end in: a model would write the pattern.
+fn plain(fault: &Fault) -> Fault {
+    let pattern = |hint: &&str| hint.contains('…') && (hint.contains("=\"") || hint.contains('<'));
+    let hint = match fault.hint.as_deref() {
+        Some(hint) if pattern(&hint) => hint.split_once(": `").map(|(words, _)| words.to_owned()),
+        hint => hint.map(str::to_owned),
+    };
+    Fault { hint, ..fault.clone() }
 }
 
 /// One call: heading, faults, and an example or another way.
@@ -123,6 +154,7 @@ fn ordinal(number: u32) -> String {
 fn told(faults: &[&Fault], source: &str, carets: usize) -> Vec<String> {
     let mut shown: Vec<usize> = Vec::new();
     let tell = |fault: &&Fault| {
+        let fault = plain(fault);
         let caret = fault.origin == Origin::Text && shown.len() < carets && !shown.contains(&fault.span.start);
         // Where a call was cut, the line says nothing that the message does not say.
         if caret && fault.kind != FaultKind::CutCall {

@@ -115,6 +115,7 @@ impl Checker {
         if let Some(why) = cut {
             notes.cut(why);
         }
+        notes.slips(self.repairs);
         self.extra(draft, &mut notes);
         let mut name = call.name.clone();
         let mut arguments = Map::new();

@@ -1,9 +1,9 @@
 //! What is found out about one call on its way through the gates, and the words that several gates share.
 
-use sabir_call::{ArgForm, Cut, Draft, DraftArgument, DraftCall, Fault, FaultKind, Severity, Span, nearest};
+use sabir_call::{ArgForm, Cut, Draft, DraftArgument, DraftCall, Fault, FaultKind, Origin, Severity, Span, nearest};
 use serde_json::{Map, Value};
 
-use crate::repair::{Repair, shortened};
+use crate::repair::{Repair, Repairs, shortened};
 
 /// What is found out about one call on its way through the gates.
 pub(crate) struct Notes<'d> {
@@ -65,6 +65,45 @@ impl<'d> Notes<'d> {
         if !known.any(|other| other.kind == fault.kind && other.argument == fault.argument) {
             self.faults.push(fault);
         }
+    }
+
+    /// The slips that the parser read as what they can only mean: a repair where the rule of that name is on, else an error.
+    pub(crate) fn slips(&mut self, repairs: Repairs) {
+        for mut fault in std::mem::take(&mut self.faults) {
+            let rule = slip(fault.kind).filter(|_| fault.severity == Severity::Warning);
+            match rule {
+                Some(rule) if repairs.has(rule) => self.repairs.push(self.forgiven(rule, &fault)),
+                Some(_) => {
+                    fault.severity = Severity::Error;
+                    self.faults.push(fault);
+                }
+                None => self.faults.push(fault),
+            }
+        }
+        self.known = self.faults.len();
+    }
+
+    /// A slip for the audit. Where the text is not at hand, the parser's words stand for it.
+    fn forgiven(&self, rule: &'static str, fault: &Fault) -> Repair {
+        let Span { start, end } = fault.span;
+        let source = Some(self.source).filter(|_| fault.origin == Origin::Text);
+        let at_hand = source.and_then(|source| Some((source.get(..start)?, source.get(start..end)?)));
+        let Some((before, marked)) = at_hand else {
+            let (before, after) = (fault.message.clone(), fault.hint.clone().unwrap_or_default());
+            return Repair { rule: rule.into(), span: fault.span, before, after };
+        };
+        let (start, before, after) = match fault.kind {
+            FaultKind::ControlCharacter => (start, marked.to_owned(), marked.escape_default().to_string()),
+            FaultKind::TrailingComma => {
+                let from = before.trim_ascii_end().strip_suffix(',').map_or(start, str::len);
+                (from, self.source.get(from..end).unwrap_or(marked).to_owned(), marked.to_owned())
+            }
+            _ => {
+                let inside = marked.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(marked);
+                (start, marked.to_owned(), format!("\"{}\"", inside.replace('"', "\\\"")))
+            }
+        };
+        Repair { rule: rule.into(), span: Span::new(start, end), before: shortened(&before), after: shortened(&after) }
     }
 
     pub(crate) fn repair(&mut self, rule: &'static str, span: Span, before: &str, after: &str) {
@@ -150,6 +189,14 @@ impl<'d> Notes<'d> {
                 into.insert(argument.name.clone(), json().unwrap_or_else(|| Value::String(argument.text.clone())));
             }
         }
+    }
+}
+
+/// The rule that forgives a slip of which the parsers warn.
+fn slip(kind: FaultKind) -> Option<&'static str> {
+    match kind {
+        FaultKind::ControlCharacter | FaultKind::TrailingComma | FaultKind::SingleQuotes => Some(kind.name()),
+        _ => None,
     }
 }
 

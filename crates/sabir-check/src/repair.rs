@@ -16,10 +16,10 @@
 //! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
 //! | `stringified_value` | `"10"` | the number, boolean or null in the string |
 //! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
-//! | `trailing_comma` | `[1,]` | `[1]` |
-//! | `single_quotes` | `{'a': 'b'}` | `{"a": "b"}` |
+//! | `trailing_comma` | `[1,]`, in a value or around the call | `[1]` |
+//! | `single_quotes` | `{'a': 'b'}`, in a value or around the arguments | `{"a": "b"}` |
 //! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
-//! | `control_character` | a raw line feed in a JSON string | the line feed |
+//! | `control_character` | a raw line feed in a JSON string, or in a Python one of one line | the line feed |
 
 use std::borrow::Cow;
 
@@ -140,12 +140,20 @@ pub static RULES: [Rule; 13] = [
         doc: "White space around a number, a boolean or null between tags.",
         stage: Stage::Value(trimmed_scalar),
     },
-    Rule { name: "trailing_comma", doc: "A comma before `}` or `]` in JSON.", stage: Stage::Json(Slip::TrailingComma) },
-    Rule { name: "single_quotes", doc: "JSON strings in single quotes.", stage: Stage::Json(Slip::SingleQuotes) },
+    Rule {
+        name: "trailing_comma",
+        doc: "A comma before `}` or `]` in JSON, be it in a value or around the call.",
+        stage: Stage::Json(Slip::TrailingComma),
+    },
+    Rule {
+        name: "single_quotes",
+        doc: "JSON strings in single quotes, be they values or the keys around them.",
+        stage: Stage::Json(Slip::SingleQuotes),
+    },
     Rule { name: "python_literal", doc: "`True`, `False` or `None` in JSON.", stage: Stage::Json(Slip::PythonLiteral) },
     Rule {
         name: "control_character",
-        doc: "A raw line feed, tab or other control character inside a JSON string.",
+        doc: "A raw line feed, tab or other control character inside a JSON string, or a raw line feed in a Python string that may hold none.",
         stage: Stage::Json(Slip::ControlCharacter),
     },
 ];

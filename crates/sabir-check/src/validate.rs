@@ -77,8 +77,9 @@ fn invalid(error: &ValidationError<'_>, given: &[Given<'_>], notes: &Notes<'_>) 
                 TypeKind::Single(one) => one.to_string(),
                 TypeKind::Multiple(set) => set.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or "),
             };
-            let message =
-                format!("{place} must be {}, but is {} {found}", article(&expected), type_of(error.instance()));
+            let kind = type_of(error.instance());
+            let found = if kind == found { found } else { format!("{kind} {found}") };
+            let message = format!("{place} must be {}, but is {found}", article(&expected));
             (FaultKind::WrongType, message, Some(format!("write {} there", article(&expected))))
         }
         ValidationErrorKind::Enum { options } => {

@@ -207,6 +207,11 @@ fn values_that_the_schema_refuses() {
         &["path=a", "start_line=ten"],
         "rejected read_file {\"path\":\"a\",\"start_line\":\"ten\"}\n  wrong_type@11: `start_line` must be an integer, but is \"ten\" [write an integer in `start_line`]",
     );
+    check(
+        "read_file",
+        &["path=a", "start_line:null"],
+        "rejected read_file {\"path\":\"a\",\"start_line\":null}\n  wrong_type@11: `start_line` must be an integer, but is null [write an integer there]",
+    );
     check("read_file", &["path=a", "start_line= 7 "], r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#);
     check(
         "read_file",

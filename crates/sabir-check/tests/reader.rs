@@ -4,7 +4,7 @@
 
 use sabir_call::dialect::Selection;
 use sabir_call::{Cut, Draft, Protocol, Reader, ToolSet};
-use sabir_check::{Audience, CallState, Checker, Repetition, feedback};
+use sabir_check::{Audience, CallState, Checker, Repairs, Repetition, feedback};
 
 const TOOLS: &str = r#"[
  {"name": "read_file", "parameters": {"type": "object", "required": ["path"], "properties":
@@ -152,4 +152,106 @@ fn every_mistake_is_told_at_once_with_what_was_meant() {
             "wrong_type 3:13 write an integer in `start_line`",
         ]
     );
+}
+
+/// What was made of the first call, with these repairs: its state, its repairs and its errors.
+fn judged(dialect: &str, text: &str, repairs: Repairs) -> String {
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    let mut draft = Draft::default();
+    let mut reader = Reader::new(Selection::from_name(dialect).unwrap(), &tools);
+    reader.push(text, &mut draft);
+    reader.finish(Cut::Ended, &mut draft);
+    draft.source = text.to_owned();
+    let checked = Checker::new(tools).with_repairs(repairs).check_all(&draft);
+    let call = checked.first().unwrap();
+    let mut line = format!("{:?}", call.state);
+    for repair in &call.repairs {
+        line += &format!(" {}@{} {} -> {}", repair.rule, repair.span.start, repair.before.escape_debug(), repair.after);
+    }
+    for fault in &call.faults {
+        line += &format!(" {}@{}", fault.kind.name(), fault.span.start);
+    }
+    line
+}
+
+#[test]
+fn slips_that_parsers_forgive_are_on_the_record_and_can_be_switched_off() {
+    // (dialect, text, with every repair, the rule, without it)
+    let rows = [
+        (
+            "json",
+            "{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\nb\"}}",
+            "Complete control_character@46 \\n -> \\n",
+            "control_character",
+            "Rejected control_character@46",
+        ),
+        (
+            "json",
+            "[{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"} , },]",
+            "Complete trailing_comma@50 , } -> } trailing_comma@53 ,] -> ]",
+            "trailing_comma",
+            "Rejected trailing_comma@52 trailing_comma@54",
+        ),
+        (
+            "hermes",
+            "<tool_call>{'name': 'read_file', \"arguments\": {\"path\": \"a\"}}</tool_call>",
+            "Complete single_quotes@12 \\'name\\' -> \"name\"",
+            "single_quotes",
+            "Rejected single_quotes@12",
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[read_file(path='a\nb')]<|tool_call_end|>",
+            "Complete control_character@37 \\n -> \\n",
+            "control_character",
+            "Rejected control_character@37",
+        ),
+    ];
+    for (dialect, text, with, rule, without) in rows {
+        assert_eq!(judged(dialect, text, Repairs::all()), with, "{text}");
+        assert_eq!(judged(dialect, text, Repairs::all().without(rule).unwrap()), without, "{text}");
+        assert_eq!(judged(dialect, text, Repairs::none()), without, "{text}");
+    }
+}
+
+#[test]
+fn feedback_holds_no_pattern_and_shows_the_dialect_that_was_tried() {
+    // (dialect, text, what the feedback must hold)
+    let rows = [
+        ("cline", "<read_file path=\"a\"/>", "<read_file>\n<path>"),
+        ("cline", "<read_file path=\"a\">\n<path>a</path>\n</read_file>", "<read_file>\n<path>"),
+        ("cline", "<read_file/>", "<read_file>\n<path>"),
+        ("cline", "<read_file>\n{\"path\": \"a\"}\n</read_file>", "<read_file>\n<path>"),
+        ("invoke", "@e>\n<parameter name=\"path\">a</parameter>\n</#e>", "A correct call"),
+        ("invoke", "@e name=\"read_file\">\n<path>a</path>\n</#e>", "A correct call"),
+        ("lfm2", "<|tool_call_start|>[read_file(\"a\")]<|tool_call_end|>", "A correct call"),
+        ("functiongemma", "<start_function_call>call:read_file[path]<end_function_call>", "A correct call"),
+        ("hermes", "<tool_call>{\"name\": \"read_file\", \"path\": 1}</tool_call>", "A correct call"),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": <path>a</path>}}</tool_call>",
+            "tag_in_json",
+        ),
+        ("native", "<read_file path=\"a\"/>", "Correct arguments"),
+        ("native", "@ name=\"read_file\">\n<parameter name=\"path\">a</parameter>\n</#>", "name=\"path\""),
+    ];
+    let tools = ToolSet::from_json(TOOLS).unwrap();
+    for (dialect, text, expected) in rows {
+        let text = text.replace('@', "<TAG").replace('#', "TAG").replace("TAG", "invok");
+        let (read, protocol) = match dialect {
+            "native" => ("auto", Protocol::Native),
+            other => (other, Protocol::Prompted(other.to_owned())),
+        };
+        let mut draft = Draft::default();
+        let mut reader = Reader::new(Selection::from_name(read).unwrap(), &tools);
+        reader.push(&text, &mut draft);
+        reader.finish(Cut::Ended, &mut draft);
+        draft.source.clone_from(&text);
+        let checker = Checker::new(tools.clone());
+        let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
+        let audience = Audience { protocol: &protocol, tools: &tools, told: &Repetition::default() };
+        let words = feedback(&checked, &loose, &text, &audience).unwrap_or_default();
+        assert!(words.contains(expected), "{dialect} {text}\n{words}");
+        assert!(!words.contains("…>") && !words.contains("=\"…\"") && !words.contains("=\"value\""), "{words}");
+    }
 }

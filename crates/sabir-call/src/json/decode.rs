@@ -8,6 +8,7 @@
 //! Grammar as implemented: see `json/string.rs`.
 
 use crate::event::{Event, Sink};
+use crate::fault::{Fault, FaultKind};
 
 use super::string::{Escape, Marks, Unescaped, plain_end, unescape};
 use super::{ArgumentScanner, State};
@@ -18,10 +19,24 @@ pub(super) struct Strings {
     pub(super) escape: Escape,
     /// Decoded text that has not gone out yet; empty between pushes.
     pub(super) decoded: String,
-    /// A mistake that stops nothing has been told.
-    pub(super) warned: bool,
-    /// An unknown escape has been told.
-    pub(super) faulted: bool,
+    /// What has been told of the string's mistakes: bits, so that the scanner stays small.
+    told: u8,
+}
+
+/// A lone surrogate has been told.
+const LONE: u8 = 1;
+/// A raw control character has been told.
+const RAW: u8 = 2;
+/// An unknown escape has been told.
+const UNKNOWN: u8 = 4;
+
+impl Strings {
+    /// Whether this mistake is the first of its kind.
+    fn first(&mut self, kind: u8) -> bool {
+        let first = self.told & kind == 0;
+        self.told |= kind;
+        first
+    }
 }
 
 impl ArgumentScanner {
@@ -63,7 +78,7 @@ impl ArgumentScanner {
                 }
                 Some(_) => {
                     self.strings.decoded.push_str(text);
-                    self.warn(at, "a raw control character in a string; JSON wants it escaped", out);
+                    self.tell_raw(at, out);
                     self.strings.decoded.push_str(chunk.get(at..=at).unwrap_or_default());
                     at += 1;
                     run = at;
@@ -112,6 +127,23 @@ impl ArgumentScanner {
         decoded.clear();
     }
 
+    /// Tells the first raw control character.
+    fn tell_raw(&mut self, at: usize, out: &mut dyn Sink) {
+        if self.strings.first(RAW) {
+            let message = "a raw control character in a string; JSON wants it escaped";
+            let fault = Fault::warning(FaultKind::ControlCharacter, self.span(at), message);
+            self.warn(fault.hint("write it escaped, a line feed as `\\n`"), out);
+        }
+    }
+
+    /// Tells the first lone surrogate.
+    fn tell_lone(&mut self, at: usize, out: &mut dyn Sink) {
+        if self.strings.first(LONE) {
+            let message = "a lone surrogate escape, which no text can hold; read as U+FFFD";
+            self.warn(Fault::warning(FaultKind::MalformedJson, self.span(at), message), out);
+        }
+    }
+
     fn end_string(&mut self, at: usize, out: &mut dyn Sink) {
         self.state = match self.state {
             State::Key => State::Colon,
@@ -131,13 +163,13 @@ impl ArgumentScanner {
                 at + 1
             }
             Unescaped::Lone(taken) => {
-                self.warn(at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
+                self.tell_lone(at, out);
                 self.strings.decoded.push(char::REPLACEMENT_CHARACTER);
                 at + usize::from(taken)
             }
             Unescaped::Unknown => {
                 self.deliver("", out);
-                if !std::mem::replace(&mut self.strings.faulted, true) {
+                if self.strings.first(UNKNOWN) {
                     self.broken(at, "no such escape in a JSON string", out);
                 }
                 let Strings { escape, decoded, .. } = &mut self.strings;

@@ -271,7 +271,9 @@ impl Gemma {
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
         let GemmaCalls { open, close, quote } = self.grammar;
-        let hint = format!("write `{open}call:tool{{name:{quote}value{quote}}}{close}`");
+        let hint = format!(
+            "write `{open}call:`, the tool's name, the arguments in braces with each text between `{quote}`, and `{close}`"
+        );
         self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
     }
 

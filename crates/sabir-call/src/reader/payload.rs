@@ -137,8 +137,8 @@ enum Frame {
     Item,
     /// An object inside a call that holds what belongs to it.
     Inner,
-    /// An object that holds an array of calls and is none itself.
-    Wrapper,
+    /// An object that holds an array of calls and is none itself; its string in single quotes, which the first of them tells.
+    Wrapper(Option<Span>),
 }
 
 /// What a state did with the text.
@@ -267,13 +267,19 @@ impl Payload {
         let place = view.offset + at;
         if byte == b']' && self.frames.last() == Some(&Frame::List) {
             if again {
-                trailing(place, self.next.checked_sub(1), out);
+                self.tell_last(trailing_comma(place), out);
             }
             return self.end_list(view, at, out);
         }
         self.close_pending(None, out);
         let first = self.at.take();
-        self.item = Some(Item::new(self.next, first.unwrap_or(place), first.is_some()));
+        let mut item = Item::new(self.next, first.unwrap_or(place), first.is_some());
+        let slips = self.frames.iter_mut().filter_map(|frame| match frame {
+            Frame::Wrapper(slip) => slip.take(),
+            _ => None,
+        });
+        slips.for_each(|slip| item.tell(single_quotes(slip), out));
+        self.item = Some(item);
         if byte == b'{' {
             self.frames.push(Frame::Item);
             self.state = State::FirstKey;
@@ -318,7 +324,7 @@ impl Payload {
                 if self.state == State::NextKey {
                     match &mut self.item {
                         Some(item) => item.tell(trailing_comma(place), out),
-                        None => trailing(place, self.next.checked_sub(1), out),
+                        None => self.tell_last(trailing_comma(place), out),
                     }
                 }
                 return self.end_object(view, at, out);
@@ -365,7 +371,7 @@ impl Payload {
             None => self.complain(fault, out),
         }
         let inner = self.frames.iter().rev().take_while(|frame| **frame == Frame::Inner).count();
-        let object = matches!(self.frames.iter().nth_back(inner), Some(Frame::Item | Frame::Wrapper));
+        let object = matches!(self.frames.iter().nth_back(inner), Some(Frame::Item | Frame::Wrapper(_)));
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = Balance::inside(depth, true);
         self.state = State::Broken;
@@ -385,6 +391,14 @@ impl Payload {
         self.start(&mut item, out);
         item.finish(out);
         self.pending = Some((item.index, end));
+    }
+
+    /// Tells a fault behind the last call that began, which is its own as far as anything is.
+    fn tell_last(&self, fault: Fault, out: &mut dyn Sink) {
+        out.event(Event::Fault(&match self.next.checked_sub(1) {
+            Some(index) => fault.in_call(index),
+            None => fault,
+        }));
     }
 
     /// Tells a fault of the call that waits for its end, or of none.
@@ -449,15 +463,14 @@ fn malformed(place: usize, message: &str) -> Fault {
 }
 
 fn trailing_comma(place: usize) -> Fault {
-    Fault::warning(FaultKind::MalformedJson, Span::new(place, place + 1), "a comma stands before a closing bracket")
+    let message = "a comma stands before a closing bracket";
+    let fault = Fault::warning(FaultKind::TrailingComma, Span::new(place, place + 1), message);
+    fault.hint("leave out the comma before the closing bracket")
 }
 
-fn trailing(place: usize, index: Option<u32>, out: &mut dyn Sink) {
-    let fault = trailing_comma(place);
-    out.event(Event::Fault(&match index {
-        Some(index) => fault.in_call(index),
-        None => fault,
-    }));
+fn single_quotes(span: Span) -> Fault {
+    let fault = Fault::warning(FaultKind::SingleQuotes, span, "a string of the call stands in single quotes");
+    fault.hint("write strings in double quotes")
 }
 
 /// A call was opened that says nothing.

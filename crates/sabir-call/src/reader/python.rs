@@ -288,7 +288,7 @@ impl Python {
         let (found, len) = found(rest(view, at));
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
-        let hint = "write `[tool(name=\"value\")]`, and nothing else in the list";
+        let hint = "write the tool's name and behind it, in parentheses, each argument as its name, `=` and its value; nothing else";
         self.report(Fault::error(FaultKind::StrayText, span, message).hint(hint), view, at, out)
     }
 

@@ -56,6 +56,7 @@ impl Payload {
         let place = view.offset + at;
         // A name without any arguments behind it is a call without arguments.
         let bare = self.headed() && self.state != State::Arguments && length > 0;
+        let tags = length == 0 && self.tags_for_value(view.text.get(at..).unwrap_or_default());
         let scanner = self.scanner.take();
         let missing = match (scanner, self.state) {
             (Some(mut scanner), State::Arguments) => scanner.abandon(place, out),
@@ -71,8 +72,12 @@ impl Payload {
             let span = Span::new(place, place + length);
             let what = if length > 0 { format!("`{}`", self.markers.close) } else { "other markup".to_owned() };
             let message = format!("the call's JSON is not whole: {missing} is missing before {what}");
-            let fault =
-                Fault::error(FaultKind::MalformedJson, span, message).hint("close every bracket that was opened");
+            let fault = match tags {
+                true => tag_in_json(place),
+                false => {
+                    Fault::error(FaultKind::MalformedJson, span, message).hint("close every bracket that was opened")
+                }
+            };
             match &mut self.item {
                 Some(item) => item.tell(fault, out),
                 None => self.complain(fault, out),
@@ -81,6 +86,16 @@ impl Payload {
         self.finish(place, out);
         self.close_pending(Some(place + length), out);
         Go::Over(at + length)
+    }
+
+    /// Whether a tag stands where a value should begin.
+    fn tags_for_value(&self, text: &str) -> bool {
+        let awaited = match (&self.scanner, self.state) {
+            (Some(scanner), _) => scanner.wants_value(),
+            (None, state) => matches!(state, State::Value(_)),
+        };
+        // The name of the tag may still be to come.
+        awaited && text.strip_prefix('<').is_some_and(|rest| rest.starts_with(char::is_alphabetic))
     }
 
     /// The region's JSON ended before `at`.
@@ -227,4 +242,10 @@ impl Payload {
             out.event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(at, at), message)));
         }
     }
+}
+
+fn tag_in_json(place: usize) -> Fault {
+    let message = "tags stand where JSON belongs: a value was expected, found a tag";
+    let fault = Fault::error(FaultKind::TagInJson, Span::new(place, place + 1), message);
+    fault.hint("write the value as JSON, without tags, for example {\"path\": \"a.txt\"} as all arguments")
 }

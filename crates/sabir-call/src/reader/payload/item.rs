@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use crate::json::ArgumentScanner;
 use crate::json::balance::UNGUARDED;
 
-use super::Markers;
+use super::{Markers, single_quotes};
 
 /// The longest key, name or id, in bytes of its source.
 const WORD_CAP: usize = 1024;
@@ -147,7 +147,8 @@ impl Item {
     }
 
     /// Takes a key that ended before that offset.
-    pub(super) fn see_key(&mut self, key: &Word, end: usize) {
+    pub(super) fn see_key(&mut self, key: &Word, end: usize, out: &mut dyn Sink) {
+        self.see_quotes(key, out);
         self.relaxed |= key.single();
         let text = key.text();
         if meaning(&text) == Key::Unknown && self.stray.is_none() {
@@ -155,8 +156,23 @@ impl Item {
         }
     }
 
+    /// The string in single quotes of which the call has not told yet.
+    pub(super) fn slip(&self) -> Option<Span> {
+        self.faults.iter().find(|fault| fault.kind == FaultKind::SingleQuotes).map(|fault| fault.span)
+    }
+
+    /// Tells a string in single quotes, the first one of those that make the call relaxed.
+    fn see_quotes(&mut self, word: &Word, out: &mut dyn Sink) {
+        if word.single() && !self.relaxed {
+            self.tell(single_quotes(Span::new(word.start, word.start + word.source.len())), out);
+        }
+    }
+
     /// Takes a value that was kept.
     pub(super) fn see_word(&mut self, key: Key, word: &mut Word, out: &mut dyn Sink) {
+        if key != Key::Arguments {
+            self.see_quotes(word, out);
+        }
         match key {
             Key::Arguments => self.held = Some(std::mem::take(word)),
             Key::Id if self.id.is_none() => self.id = Some(word.text()).filter(|id| !id.is_empty()),
@@ -211,7 +227,7 @@ impl Item {
         }
         if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments) {
             let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
-            let hint = "write {\"name\": …, \"arguments\": {…}}";
+            let hint = "put all arguments into one object under `\"arguments\"`";
             self.tell(Fault::error(FaultKind::StrayText, span, message).hint(hint), out);
         }
     }

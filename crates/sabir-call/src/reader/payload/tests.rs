@@ -333,17 +333,17 @@ fn what_is_not_strict_goes_to_the_gates() {
     check(
         TAG,
         "{'name': 'f', 'arguments': {'path': 'a'}}</tool_call>",
-        "0:f@-2,10 @27={'path': 'a'}@40 end0@53 over@53 next1",
+        "0:f@-2,10 ?single_quotes0@1 @27={'path': 'a'}@40 end0@53 over@53 next1",
     );
     check(
         TAG,
         "{'arguments': {'path': '}'}, 'name': 'f'}</tool_call>",
-        "0:f@-2,38 @14={'path': '}'}@27 end0@53 over@53 next1",
+        "0:f@-2,38 ?single_quotes0@1 @14={'path': '}'}@27 end0@53 over@53 next1",
     );
     check(
         TAG,
         r#"{'name': 'f', "arguments": {"path": "a"}}</tool_call>"#,
-        r#"0:f@-2,10 @27={"path": "a"}@40 end0@53 over@53 next1"#,
+        r#"0:f@-2,10 ?single_quotes0@1 @27={"path": "a"}@40 end0@53 over@53 next1"#,
     );
     check(
         TAG,
@@ -358,9 +358,14 @@ fn what_is_not_strict_goes_to_the_gates() {
     check(
         TAG,
         r#"{"name": "f", "arguments": {"a": "b", },}</tool_call>"#,
-        r#"0:f@-2,10 a@34="b"@35 @38=}@39 ?malformed_json0@40 end0@53 over@53 next1"#,
+        r#"0:f@-2,10 a@34="b"@35 @38=}@39 ?trailing_comma0@40 end0@53 over@53 next1"#,
     );
-    check(TAG, r#"[{"name":"f"},]</tool_call>"#, "0:f@-2,10 end0@13 ?malformed_json0@14 over@27 next1");
+    check(
+        TAG,
+        "{'calls': [{\"name\": \"f\"}], 'x': 1}</tool_call>",
+        "0:f@-2,21 ?single_quotes0@1 ?single_quotes0@27 end0@46 over@46 next1",
+    );
+    check(TAG, r#"[{"name":"f"},]</tool_call>"#, "0:f@-2,10 end0@13 ?trailing_comma0@14 over@27 next1");
     check(HEAD, "{'a': 'b<|end|>'}<|end|>", "0:f@-2,-1 @0={'a': 'b<|end|>'}@17 end0@24 over@24 next1");
 }
 
@@ -438,6 +443,17 @@ fn a_missing_bracket_is_named() {
         "{\"name\":\"f\",\"arguments\":{\"path\":\"a\"}\n<tool_call>",
         r#"0:f@-2,9 path@33="a"@34 !malformed_json0@37 end0@37 over@37 next1"#,
     );
+    check(
+        TAG,
+        r#"{"name":"f","arguments":<path>a</path>}</tool_call>"#,
+        "0:f@-2,9 !tag_in_json0@24 end0@24 over@24 next1",
+    );
+    check(
+        TAG,
+        r#"{"name":"f","arguments":{"path": <path>a</path>}}</tool_call>"#,
+        "0:f@-2,9 !tag_in_json0@33 end0@33 over@33 next1",
+    );
+    check(TAG, r#"{"name":"f","arguments":<tool_call>"#, "0:f@-2,9 !tag_in_json0@24 end0@24 over@24 next1");
     check(TAG, "[{\"name\":\"f\"}\n</tool_call>", "0:f@-2,10 !malformed_json0@14 end0@26 over@26 next1");
     check(TAG, "[</tool_call>", "!malformed_json@1 over@13 next0");
     check(

@@ -13,8 +13,8 @@ use crate::json::balance::{Balance, Stop};
 use crate::json::{ArgumentScanner, Read};
 use crate::reader::region::View;
 
-use super::item::Key;
-use super::{Frame, Go, Payload, State, Tail};
+use super::item::{Item, Key};
+use super::{Frame, Go, Payload, State, Tail, single_quotes};
 
 /// Brackets that calls may be wrapped in.
 const DEPTH: usize = 16;
@@ -52,11 +52,12 @@ impl Payload {
     /// Takes the object for a wrapper around calls, unless it has begun to be a call.
     fn wrap(&mut self) -> bool {
         if self.frames.last() != Some(&Frame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
-            return self.frames.last() == Some(&Frame::Wrapper);
+            return matches!(self.frames.last(), Some(Frame::Wrapper(_)));
         }
+        let item = self.item.take();
         self.frames.pop();
-        self.frames.push(Frame::Wrapper);
-        self.at = self.item.take().filter(|item| item.first).map(|item| item.at);
+        self.frames.push(Frame::Wrapper(item.as_ref().and_then(Item::slip)));
+        self.at = item.filter(|item| item.first).map(|item| item.at);
         true
     }
 
@@ -97,15 +98,20 @@ impl Payload {
             (Stop::Guard(_), _) => return Go::Guard(to),
             (Stop::More, _) => return Go::Wait(to),
             (_, State::Broken) => {
-                while let Some(Frame::Item | Frame::Inner | Frame::Wrapper) = self.frames.last() {
+                while let Some(Frame::Item | Frame::Inner | Frame::Wrapper(_)) = self.frames.last() {
                     self.frames.pop();
                 }
                 self.finish(view.offset + to, out);
                 return self.end_item(view, to, out);
             }
             (_, State::Key) => {
-                if let Some(item) = &mut self.item {
-                    item.see_key(&self.word, view.offset + to);
+                let end = view.offset + to;
+                match &mut self.item {
+                    Some(item) => item.see_key(&self.word, end, out),
+                    None if self.word.single() => {
+                        self.tell_last(single_quotes(Span::new(self.word.start, end)), out);
+                    }
+                    None => {}
                 }
                 self.state = State::Colon;
             }

@@ -76,8 +76,10 @@ pub(in crate::reader) struct Literal {
     text: String,
     /// Offset just past the last string.
     end: usize,
-    /// The call has got its warning.
-    warned: bool,
+    /// A lone surrogate in the call has been told.
+    lone: bool,
+    /// A raw line feed in the call has been told.
+    lined: bool,
 }
 
 /// What a string is.
@@ -131,13 +133,14 @@ impl Literal {
             word: Word::default(),
             text: String::new(),
             end: 0,
-            warned: false,
+            lone: false,
+            lined: false,
         }
     }
 
     /// A call begins.
     pub(in crate::reader) fn begin_call(&mut self) {
-        self.warned = false;
+        (self.lone, self.lined) = (false, false);
     }
 
     /// A value is to be read next.

@@ -127,7 +127,7 @@ fn values() {
         ("'a\\\nb'", "String ab"),
         ("'\\d\\N{DIGIT ONE}\\/'", "String \\d\\N{DIGIT ONE}\\/"),
         ("'\\ud83cx\\ud83c'", "String \u{fffd}x\u{fffd} Warning malformed_json@1"),
-        ("'a\nb\nc'", "String a\nb\nc Warning malformed_json@2"),
+        ("'a\nb\nc'", "String a\nb\nc Warning control_character@2"),
         ("True", "Json true"),
         ("none", " Error malformed_json@0"),
         ("None", "Json null"),

@@ -101,7 +101,7 @@ impl Literal {
                 self.escape(scope, at, role, out)
             } else {
                 if matches!(byte, b'\n' | b'\r') && !self.quote.takes_lines() {
-                    self.warn(scope, at, "a line ends inside a string with single quotes; read as it stands", out);
+                    self.tell_line(scope, at, out);
                 }
                 Some(self.itself(scope, at, (role, 1)))
             };
@@ -123,7 +123,7 @@ impl Literal {
             Escape::Nothing(len) => Some(len),
             Escape::Itself(len) => Some(self.itself(scope, at, (role, len))),
             Escape::Lone(len) => {
-                self.warn(scope, at, "a lone surrogate escape, which no text can hold; read as U+FFFD", out);
+                self.tell_lone(scope, at, out);
                 self.put(role, "\u{fffd}");
                 Some(len)
             }
@@ -201,11 +201,25 @@ impl Literal {
         }
     }
 
-    fn warn(&mut self, scope: Scope<'_>, at: usize, message: &str, out: &mut dyn Sink) {
-        if !std::mem::replace(&mut self.warned, true) {
-            self.flush(scope, out);
-            let fault = Fault::warning(FaultKind::MalformedJson, scope.span(at, 1), message);
-            out.event(Event::Fault(&fault.in_call(scope.index)));
+    /// Tells the first line feed that stands where an escape belongs.
+    fn tell_line(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) {
+        if !std::mem::replace(&mut self.lined, true) {
+            let message = "a line ends inside a string that may hold none; read as it stands";
+            let fault = Fault::warning(FaultKind::ControlCharacter, scope.span(at, 1), message);
+            self.warn(scope, fault.hint("write a line feed as `\\n`"), out);
         }
+    }
+
+    /// Tells the first lone surrogate.
+    fn tell_lone(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) {
+        if !std::mem::replace(&mut self.lone, true) {
+            let message = "a lone surrogate escape, which no text can hold; read as U+FFFD";
+            self.warn(scope, Fault::warning(FaultKind::MalformedJson, scope.span(at, 1), message), out);
+        }
+    }
+
+    fn warn(&mut self, scope: Scope<'_>, fault: Fault, out: &mut dyn Sink) {
+        self.flush(scope, out);
+        out.event(Event::Fault(&fault.in_call(scope.index)));
     }
 }

@@ -78,7 +78,7 @@ fn built_in() -> impl Iterator<Item = &'static Dialect> {
 }
 
 impl Selection {
-    /// All dialects at once; the first opening marker decides.
+    /// All dialects at once; what follows a marker decides between those that share it.
     pub const AUTO: Self = Self(None);
 
     /// `auto`, or the name or alias of a dialect.

@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | `Source` | a delta of raw assistant text | where a dialect is read: everything the model wrote, ahead of the events read from it |
 //! | `Text` | a delta of prose | concatenated: the words outside calls and thoughts, byte for byte |
-//! | `Thought` | a delta of reasoning | never parsed for calls, never prose |
+//! | `Thought` | a delta of reasoning | never prose; of calls only those in special tokens are read out of it |
 //! | `Mark` | a [`Mark`] | markup, and what the reader took it for: for whoever wants to know why (`sabir explain`) |
 //! | `CallStart` | index, id, name, dialect, at, name_at | opens call `index`; indexes count 0, 1, 2 … within one response; the name is final |
 //! | `ArgStart` | index, name, form, at | opens one argument of an open call; arguments of one call never overlap |

@@ -3,17 +3,19 @@
 //! Models ask for tools in some thirty spellings, a few bytes at a time. The main decision of this crate: **a parser is a
 //! machine that only ever appends.** It takes a chunk, emits [`Event`]s that borrow from that chunk, and forgets it. Nothing
 //! is parsed again when more text comes, no event carries what was accumulated, and the memory of a parser does not grow
-//! with the values that pass through it. That is why a file of a megabyte, sent in chunks of 16 bytes, costs about as much
-//! as looking for `<` in it, where parsers that start anew with each chunk take minutes.
+//! with the values that pass through it. That is why a file of a megabyte, sent in chunks of 16 bytes, costs little more
+//! than looking for `<` in it, where parsers that start anew with each chunk take minutes. (`docs/measurements.md` has the
+//! figures.)
 //!
 //! Three things follow.
 //!
 //! * **Hold only what is undecided.** A tag that is broken off, a closing tag until what follows shows that it does close:
-//!   these wait. Everything else goes out at once, so that a screen shows a file while it is written. Where the chunks are
+//!   these wait, and so does JSON without any marker, which only the end of the message can tell from an example. Everything
+//!   else goes out at once, so that a screen shows a file while it is written. Where the chunks are
 //!   cut never changes what comes out.
-//! * **Dialects are tables, not parsers.** Spellings differ in their tags and agree in everything hard: when a value ends,
-//!   what is only a mention, what a cut call is. One machine ([`Reader`]) reads them all; a dialect ([`dialect`]) adds
-//!   names, a renderer and a spec whose examples are its tests.
+//! * **Dialects are tables, not parsers.** Spellings differ in their markers and agree in everything hard: when a value
+//!   ends, what is only a mention, what a cut call is. One [`Reader`] with a handful of machines reads them all; a dialect
+//!   ([`dialect`]) is a row of markers and a spec whose examples are its tests.
 //! * **Reading never fails and never judges.** Any bytes give events and [`Fault`]s with positions. Whether a call may run
 //!   is for the gates (`sabir-check`) to say, for every spelling in the same way.
 //!

@@ -1,27 +1,31 @@
 //! The reader: assistant text in, events out, for every dialect that it listens for.
 //!
-//! Supported: prose with calls in it, in one [dialect](crate::dialect) or in all at once; thoughts between tags, on a channel
-//! or on a wire of their own; mentions (see `reader/prose.rs`), which stay text.
+//! Supported: prose with calls in it, in one dialect or in all at once; thoughts, in which only calls in special tokens are
+//! read; mentions (`reader/prose.rs`), which stay text.
 //!
-//! The text is cut by the network, never by meaning. Whatever cannot be decided yet is held: the start of a tag (at most
-//! 256 bytes), and an opening or closing tag together with the white space behind it, because what follows decides what
-//! the tag was. Everything else goes out at once. With `window` for the held text plus the new chunk, each state takes a
-//! prefix of the window and says where the next state goes on, or that it needs more; nothing is looked at again but a
-//! tag that was broken off.
+//! Unsupported: a call in a call; markers inside another region; calls in words ("now I call read_file").
+//!
+//! The text is cut by the network, never by meaning. Whatever cannot be decided yet is held: a marker that is broken off (a
+//! tag at most 256 bytes), an opening or closing one together with the white space behind it, a name before its JSON, and a
+//! guess. Everything else goes out at once. With `window` for the held text plus the new chunk, each state takes a prefix of
+//! the window and says where the next state goes on, or that it needs more; nothing is looked at again but what was held.
 //!
 //! Grammar as implemented, with `ws` for white space:
 //!
 //! ```text
-//! text    = (prose | thought | call)*
-//! thought = "<thinking>" … "</thinking>"                     also "think"
-//! call    = open ws? (arg ws? …)* close                      cline:  open = "<tool>",             close = "</tool>"
-//!                                                            invoke: open = '<invoke name="f">', close = "</invoke>"
+//! text    = (prose | thought | section | call | region | guess)*
+//! thought = "<thinking>" … "</thinking>"                     also "think" and others, tokens of a dialect, an analysis channel
+//! section = a marker around calls or messages                no text where calls or other markers stand next to it
+//! call    = open ws? (arg ws? …)* close                      call.rs;   cline:  open = "<tool>",             close = "</tool>"
+//!                                                                       invoke: open = '<invoke name="f">', close = "</invoke>"
 //! arg     = argopen value argclose                           cline:  "<name>" … "</name>"
 //!                                                            invoke: '<parameter name="k">' … "</parameter>"
+//! region  = marker ws? (json | python | gemma | header json) follow.rs, payload.rs, python.rs, gemma.rs
+//! guess   = json | python                                    guess.rs:  without a marker, at the end of the text
 //! ```
 //!
-//! A call opens only where its tag is followed by the tag of an argument or by its own close; a tag followed by words is
-//! prose. A value ends at its closing tag only where that is followed by the call's close or by another argument
+//! A call in tags opens only where its tag is followed by the tag of an argument or by its own close; a tag followed by words
+//! is prose. A value ends at its closing tag only where that is followed by the call's close or by another argument
 //! (`reader/call.rs`).
 
 mod call;

@@ -1,4 +1,4 @@
-//! What the prompt teaches, in both dialects.
+//! What the prompt teaches, in every dialect.
 
 use sabir_call::dialect::{Selection, dialects};
 use sabir_call::{Lesson, Parallel, Server, ToolChoice, ToolSet, ToolSpec};

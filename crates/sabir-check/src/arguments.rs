@@ -129,9 +129,15 @@ impl Reader<'_> {
             notes.push(fault.in_argument(name.clone()).hint("put the real value in its place"));
         }
         notes.faults.extend(misspelt::entities(&name, &written, notes));
-        let declared = shape.names();
+        let (declared, optional) = (shape.names(), !shape.required().contains(&name.as_str()));
         let shape = shape.property(&name);
         let types = shape.types();
+        let null = written.form == ArgForm::Json && text.trim() == "null";
+        let left_out = null && optional && types.is_some_and(|types| !types.has(Types::NULL));
+        if left_out && self.repairs.has("null_argument") {
+            notes.repair("null_argument", written.span, text, "");
+            return None;
+        }
         let value = match coerce::read(text, written.form, shape, types, self.repairs) {
             Ok(Reading { value, rules }) => {
                 for rule in rules {

@@ -12,6 +12,7 @@
 //! | `wrong_case_argument` | `Path` | the argument `path`, if only it has these letters and it is not given |
 //! | `argument_alias` | `cmd`, `file_path`, … | the required argument that models call so, if it is missing |
 //! | `near_argument` | `startLine`, `start-line` | the argument `start_line`, if nothing else is near and it is not given |
+//! | `null_argument` | `"end_line": null` | nothing, if the argument may be left out and may not be null |
 //! | `fenced_json` | JSON in a ```` ```json ```` fence | the JSON inside: all arguments, or a value that is no string |
 //! | `double_encoding` | `"{\"a\": 1}"` | the object or array in the string |
 //! | `stringified_value` | `"10"` | the number, boolean or null in the string |
@@ -61,6 +62,8 @@ enum Stage {
     Tool(fn(&Called<'_>) -> Option<String>),
     Argument(fn(&Slot<'_>) -> Option<String>),
     Fence,
+    /// An argument that is null and may not be.
+    Null,
     Value(fn(&Text<'_>) -> Option<Value>),
     Json(Slip),
 }
@@ -94,7 +97,7 @@ pub(crate) struct Text<'a> {
 }
 
 /// Every rule.
-pub static RULES: [Rule; 13] = [
+pub static RULES: [Rule; 14] = [
     Rule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
@@ -119,6 +122,11 @@ pub static RULES: [Rule; 13] = [
         name: "near_argument",
         doc: "An argument's name of the same letters with other things between the words (`startLine` for `start_line`), where no other argument has them and the one that is meant is not given.",
         stage: Stage::Argument(near_argument),
+    },
+    Rule {
+        name: "null_argument",
+        doc: "`null` for an argument that may be left out and may not be null: it is read as left out.",
+        stage: Stage::Null,
     },
     Rule {
         name: "fenced_json",

@@ -207,11 +207,14 @@ fn values_that_the_schema_refuses() {
         &["path=a", "start_line=ten"],
         "rejected read_file {\"path\":\"a\",\"start_line\":\"ten\"}\n  wrong_type@11: `start_line` must be an integer, but is \"ten\" [write an integer in `start_line`]",
     );
-    check(
-        "read_file",
-        &["path=a", "start_line:null"],
-        "rejected read_file {\"path\":\"a\",\"start_line\":null}\n  wrong_type@11: `start_line` must be an integer, but is null [write an integer there]",
+    check("read_file", &["path=a", "start_line:null"], r#"runs read_file {"path":"a"} +null_argument"#);
+    let strict = Checker::new(tools()).with_repairs(Repairs::all().without("null_argument").unwrap());
+    assert_eq!(
+        line(&strict.check_all(&draft("read_file", &["path=a", "start_line:null"], None))[0]),
+        "rejected read_file {\"path\":\"a\",\"start_line\":null}\n  wrong_type@11: `start_line` must be an integer, but is null [write an integer there]"
     );
+    let required = &Checker::new(tools()).check_all(&draft("read_file", &["path:null"], None))[0];
+    assert_eq!((required.state, required.repairs.len()), (CallState::Rejected, 0), "{required:?}");
     check("read_file", &["path=a", "start_line= 7 "], r#"runs read_file {"path":"a","start_line":7} +trimmed_scalar"#);
     check(
         "read_file",

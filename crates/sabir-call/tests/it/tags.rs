@@ -3,9 +3,8 @@
 
 use proptest::prelude::*;
 use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Event, Reader};
 
-use crate::chunks::tools;
+use crate::chunks::sequence;
 
 /// Pieces that make trouble in every order.
 const FIXED: &[&str] = &[
@@ -129,38 +128,15 @@ fn selections() -> impl Strategy<Value = Selection> {
     proptest::sample::select(NAMES).prop_map(|name| Selection::from_name(name).unwrap())
 }
 
-/// The very sequence of events, adjacent deltas merged.
-fn sequence(selection: Selection, text: &str, size: usize) -> Vec<String> {
-    let mut events: Vec<(u8, String)> = Vec::new();
-    let mut out = |event: Event<'_>| {
-        let (kind, text) = match event {
-            Event::Text { text } => (1, text.to_owned()),
-            Event::Thought { text } => (2, text.to_owned()),
-            Event::ArgDelta { text, .. } => (3, text.to_owned()),
-            other => (0, format!("{other:?}")),
-        };
-        match events.last_mut() {
-            Some((last, known)) if *last == kind && kind != 0 => known.push_str(&text),
-            _ => events.push((kind, text)),
-        }
-    };
-    let mut reader = Reader::new(selection, &tools());
-    for chunk in text.as_bytes().chunks(size.max(1)) {
-        reader.push_bytes(chunk, &mut out);
-    }
-    reader.finish(Cut::Ended, &mut out);
-    events.into_iter().map(|(kind, text)| format!("{kind} {text}")).collect()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_split_of_any_tags(pieces in proptest::collection::vec(piece(), 0..24), selection in selections(), size in 2usize..9) {
         let text = pieces.concat();
-        let whole = sequence(selection, &text, usize::MAX);
-        prop_assert_eq!(sequence(selection, &text, 1), whole.clone(), "{}", text);
-        prop_assert_eq!(sequence(selection, &text, size), whole, "{}", text);
+        let whole = sequence(selection, text.as_bytes(), usize::MAX);
+        prop_assert_eq!(sequence(selection, text.as_bytes(), 1), whole.clone(), "{}", text);
+        prop_assert_eq!(sequence(selection, text.as_bytes(), size), whole, "{}", text);
     }
 }
 
@@ -198,7 +174,7 @@ fn a_call_without_its_close_never_ends() {
     for (dialect, open, close) in CALLS {
         for name in [dialect, "auto"] {
             let ends = |text: &str| {
-                let events = sequence(Selection::from_name(name).unwrap(), text, usize::MAX);
+                let events = sequence(Selection::from_name(name).unwrap(), text.as_bytes(), usize::MAX);
                 events.iter().filter(|event| event.contains("CallEnd")).count()
             };
             for at in (0..open.len()).filter(|at| open.is_char_boundary(*at)) {

@@ -9,6 +9,9 @@
 use super::triggers::Triggers;
 use super::vocabulary::SHOWN;
 
+/// Why markup in a fence is only mentioned.
+pub(crate) const IN_FENCE: &str = "in a code fence";
+
 /// Where in the prose we are.
 #[derive(Debug, Clone)]
 pub(crate) struct Prose {
@@ -100,7 +103,7 @@ impl Prose {
             (Some(open), run) => open != run,
         };
         if self.fence.is_some() || self.line == Line::Info {
-            Some("in a code fence")
+            Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
         } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(at)) {

@@ -3,6 +3,7 @@
 use crate::event::{Certainty, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
+use super::prose::IN_FENCE;
 use super::thought::Thought;
 
 /// How many tags in prose are noted that were meant to open calls.
@@ -172,7 +173,7 @@ impl Past {
         }
         if let Some(Mention { why, name, span }) = mention {
             let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
-            let kind = if why.contains("fence") { FaultKind::FencedCall } else { FaultKind::Mentioned };
+            let kind = if why == IN_FENCE { FaultKind::FencedCall } else { FaultKind::Mentioned };
             let fault = Fault::warning(kind, span, message);
             let hint = "if a call was meant, write it outside of fences, quotations and thoughts";
             out.event(Event::Fault(&fault.hint(hint)));

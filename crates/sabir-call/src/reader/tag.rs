@@ -224,12 +224,15 @@ pub(crate) fn lex_key<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2
     let partial = if last || window.len() >= 2 * TAG_CAP { Lexed::No } else { Lexed::Partial };
     let Lexed::Tag(open) = lex(window, last, |name, close| only(name == key && !close)) else { return Lexed::No };
     let rest = window.get(open.len..).unwrap_or_default();
-    let Some(length) = rest.find('<') else { return if rest.len() > TAG_CAP { Lexed::No } else { partial } };
+    let Some(length) = rest.find('<').filter(|length| *length <= TAG_CAP) else {
+        return if rest.len() > TAG_CAP { Lexed::No } else { partial };
+    };
     let name = rest.get(..length).unwrap_or_default();
     let behind = rest.get(length..).unwrap_or_default();
     let close = match lex(behind, last, |name, close| only(name == key && close)) {
         Lexed::Tag(tag) => tag,
-        lexed => return lexed,
+        Lexed::Partial => return partial,
+        Lexed::No => return Lexed::No,
     };
     let behind = behind.get(close.len..).unwrap_or_default();
     let blank = behind.len() - behind.trim_ascii_start().len();
@@ -243,9 +246,14 @@ pub(crate) fn lex_key<'w>(window: &'w str, last: bool, [key, value]: [&'w str; 2
     let value =
         match lex(opening, last, |name, close| if name == value && !close { Interest::Any } else { Interest::None }) {
             Lexed::Tag(tag) => tag,
-            lexed => return lexed,
+            Lexed::Partial => return partial,
+            Lexed::No => return Lexed::No,
         };
     let len = open.len + length + close.len + blank + value.len;
+    // Not longer than what is waited for, or it would depend on the chunks.
+    if len > 2 * TAG_CAP {
+        return Lexed::No;
+    }
     let json = value.attribute("encoding") == Some("json");
     Lexed::Tag(Tag { attributes: name.trim(), attributes_at: open.len, len, json, ..open })
 }

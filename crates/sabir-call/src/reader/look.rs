@@ -247,7 +247,9 @@ impl Reader {
         let wrapped = self.wrapped.as_deref();
         let marked = |spelling: Spelling| sectioned && !spelling.tagged.sections.is_empty();
         let section = self.vocabulary.call(tag.name, notation, wrapped).is_some_and(marked);
-        if notation == Notation::Angle && !section && !tag.name.contains(['|', '｜', '‖']) {
+        // A stray quote is waited for in prose alone.
+        let quoted = tag.attributes.starts_with('"');
+        if notation == Notation::Angle && (quoted || (!section && !tag.name.contains(['|', '｜', '‖']))) {
             return (None, false);
         }
         let start = self.offset + at;

@@ -204,3 +204,12 @@ fn a_key_as_long_as_the_lexer_waits_for() {
         }
     }
 }
+
+#[test]
+fn a_stray_quote_in_a_thought() {
+    let text = "<think>he <｜DSML｜tool_calls\"x} name=\"p g>\u{b}y z</think>";
+    let whole = sequence(Selection::AUTO, text.as_bytes(), usize::MAX);
+    for size in [1, 2, 5] {
+        assert_eq!(sequence(Selection::AUTO, text.as_bytes(), size), whole, "in chunks of {size}");
+    }
+}

@@ -14,7 +14,7 @@ use super::guess::Guess;
 use super::markers::{MarkerKind, Spotted, is_special};
 use super::opening::{Kind, Opening, malformed};
 use super::report::{Bare, Closed};
-use super::tag::{Interest, Lexed, TAG_CAP, Tag, alike, lex, lex_in};
+use super::tag::{Interest, Lexed, TAG_CAP, Tag, alike, lex, lex_in, name_length};
 use super::thought::Thought;
 use super::vocabulary::{SHOWN, Spelling};
 
@@ -331,7 +331,11 @@ impl Reader {
     /// The tag of a call of a known tool that another tag stands in, because its own end is missing.
     fn unfinished_call(&mut self, rest: &str, start: usize) {
         let inside = rest.strip_prefix('<').unwrap_or_default();
-        let name_end = inside.find(|c: char| c == '=' || c.is_whitespace() || c == '<' || c == '>').unwrap_or_default();
+        // As far as the lexer reads a name, and only where it reads on behind it: else it did not wait for what follows.
+        let name_end = name_length(inside.as_bytes());
+        if !matches!(inside.as_bytes().get(name_end), Some(b'=' | b' ' | b'\t' | b'\n' | b'\r')) {
+            return;
+        }
         let (name, attributes) = inside.split_at_checked(name_end).unwrap_or_default();
         if name.is_empty() || self.vocabulary.call(name, Notation::Angle, self.wrapped.as_deref()).is_none() {
             return;

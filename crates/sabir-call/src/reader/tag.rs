@@ -322,7 +322,7 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
 }
 
 /// Length of the name at the start. Behind the bar of a sentinel a blank may leak into it.
-fn name_length(bytes: &[u8]) -> usize {
+pub(crate) fn name_length(bytes: &[u8]) -> usize {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
     let length = bytes.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
     if bytes.get(length) != Some(&b' ') {

@@ -206,10 +206,17 @@ fn a_key_as_long_as_the_lexer_waits_for() {
 }
 
 #[test]
-fn a_stray_quote_in_a_thought() {
-    let text = "<think>he <｜DSML｜tool_calls\"x} name=\"p g>\u{b}y z</think>";
-    let whole = sequence(Selection::AUTO, text.as_bytes(), usize::MAX);
-    for size in [1, 2, 5] {
-        assert_eq!(sequence(Selection::AUTO, text.as_bytes(), size), whole, "in chunks of {size}");
+fn what_the_lexer_gives_up_early_is_given_up_by_all() {
+    let texts = [
+        "<think>he <｜DSML｜tool_calls\"x} name=\"p g>\u{b}y z</think>",
+        "so <steptm+:invoke : {\"a\": \"get_time\"<tool_call|> on",
+        "so <steptml:invoke\u{b}get_time <b> on",
+        "so <steptml:invoke get_time <b> on",
+    ];
+    for text in texts {
+        let whole = sequence(Selection::AUTO, text.as_bytes(), usize::MAX);
+        for size in [1, 2, 5] {
+            assert_eq!(sequence(Selection::AUTO, text.as_bytes(), size), whole, "{text} in chunks of {size}");
+        }
     }
 }

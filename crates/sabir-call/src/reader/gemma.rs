@@ -29,7 +29,7 @@ use super::python::literal::{Literal, Notation, Reached, Scope};
 use super::python::skip::Skip;
 use super::python::text::starts;
 use super::python::word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
-use super::region::{Region, Taken, View};
+use super::region::{Next, Region, Taken, View, drive};
 
 /// What stands before a tool's name.
 const CALL: &str = "call:";
@@ -78,12 +78,6 @@ enum State {
     Closed,
     /// Behind a mistake.
     Skip,
-}
-
-enum Next {
-    To(usize),
-    Wait(usize),
-    Over(usize),
 }
 
 impl Gemma {
@@ -301,14 +295,7 @@ impl Gemma {
 
 impl Region for Gemma {
     fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
-        let mut at = 0;
-        loop {
-            match self.turn(view, at, out) {
-                Next::To(next) => at = next,
-                Next::Wait(at) => return Taken::More(at),
-                Next::Over(at) => return Taken::Over(at),
-            }
-        }
+        drive(|at| self.turn(view, at, out))
     }
 
     #[inline]

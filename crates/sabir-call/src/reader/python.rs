@@ -36,7 +36,7 @@ use crate::dialect::grammar::PythonCalls;
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
-use super::region::{Region, Taken, View};
+use super::region::{Next, Region, Taken, View, drive};
 use given::Given;
 use literal::{Literal, Notation};
 use skip::Skip;
@@ -109,12 +109,6 @@ enum State {
     Skip,
 }
 
-enum Next {
-    To(usize),
-    Wait(usize),
-    Over(usize),
-}
-
 impl Python {
     /// A machine whose first call begins at that offset and has that index.
     pub(super) fn new(grammar: PythonCalls, dialect: &'static str, index: u32, at: usize) -> Self {
@@ -136,8 +130,8 @@ impl Python {
         match self.state {
             State::Skip => return self.pass(view, from, out),
             State::Value | State::KeyText => return self.value(view, from, out),
-            State::Name => return self.name(view, from, out),
-            State::ArgumentName => return self.argument_name(view, from, out),
+            State::Name => return self.name(view, from, State::Paren, out),
+            State::ArgumentName => return self.name(view, from, State::Equals, out),
             State::Closed => return self.closed(view, from, out),
             _ => {}
         }
@@ -187,7 +181,8 @@ impl Python {
         Next::To(at)
     }
 
-    fn name(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
+    /// Inside the name of a tool or an argument, behind which the machine goes on in that state.
+    fn name(&mut self, view: View<'_>, from: usize, behind: State, out: &mut dyn Sink) -> Next {
         let (taken, end) = self.word.take(rest(view, from), in_name);
         let at = from + taken;
         match end {
@@ -195,7 +190,7 @@ impl Python {
             WordEnd::TooLong => self.too_long(view, at, out),
             WordEnd::Here => {
                 self.call.end = view.offset + at;
-                self.state = State::Paren;
+                self.state = behind;
                 Next::To(at)
             }
         }
@@ -325,14 +320,7 @@ impl Python {
 
 impl Region for Python {
     fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
-        let mut at = 0;
-        loop {
-            match self.turn(view, at, out) {
-                Next::To(next) => at = next,
-                Next::Wait(at) => return Taken::More(at),
-                Next::Over(at) => return Taken::Over(at),
-            }
-        }
+        drive(|at| self.turn(view, at, out))
     }
 
     #[inline]

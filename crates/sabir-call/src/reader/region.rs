@@ -28,6 +28,29 @@ pub(super) enum Taken {
     Over(usize),
 }
 
+/// What one turn of a machine did with the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It took everything up to this byte.
+    To(usize),
+    /// The same, and it needs more text.
+    Wait(usize),
+    /// The region ended before this byte.
+    Over(usize),
+}
+
+/// Lets a machine take its turns, each from where the last one ended.
+pub(super) fn drive(mut turn: impl FnMut(usize) -> Next) -> Taken {
+    let mut at = 0;
+    loop {
+        match turn(at) {
+            Next::To(next) => at = next,
+            Next::Wait(at) => return Taken::More(at),
+            Next::Over(at) => return Taken::Over(at),
+        }
+    }
+}
+
 /// A machine that reads one region.
 pub(super) trait Region: std::fmt::Debug + Send {
     /// Takes a prefix of the text.

@@ -4,9 +4,9 @@ use crate::event::Sink;
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::literal::{Reached, Scope};
-use super::word::{WordEnd, in_name};
-use super::{Next, Python, State, rest};
-use crate::reader::region::View;
+use super::word::in_name;
+use super::{Python, State, rest};
+use crate::reader::region::{Next, View};
 
 impl Python {
     /// Between names and values.
@@ -68,20 +68,6 @@ impl Python {
         };
         self.state = next;
         Next::To(at + 1)
-    }
-
-    pub(super) fn argument_name(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let (taken, end) = self.word.take(rest(view, from), in_name);
-        let at = from + taken;
-        match end {
-            WordEnd::Open => Next::Wait(at),
-            WordEnd::TooLong => self.too_long(view, at, out),
-            WordEnd::Here => {
-                self.call.end = view.offset + at;
-                self.state = State::Equals;
-                Next::To(at)
-            }
-        }
     }
 
     /// The name of an argument is known, and its value begins behind that byte.

@@ -114,14 +114,16 @@ pub fn check(make: impl Fn() -> Reader, bytes: &[u8], cut: u8) {
         digest.hash
     };
     let whole = digest(&mut std::iter::repeat(usize::MAX));
-    if digest(&mut odd()) != whole {
+    // One cut a text: the other comes with the next.
+    if cut % 2 == 0 {
+        if digest(&mut std::iter::repeat(1)) != whole {
+            assert_eq!(words(make(), bytes, std::iter::repeat(1)), words(make(), bytes, std::iter::repeat(usize::MAX)));
+        }
+    } else if digest(&mut odd()) != whole {
         assert_eq!(words(make(), bytes, odd()), words(make(), bytes, std::iter::repeat(usize::MAX)));
     }
-    if digest(&mut std::iter::repeat(1)) != whole {
-        assert_eq!(words(make(), bytes, std::iter::repeat(1)), words(make(), bytes, std::iter::repeat(usize::MAX)));
-    }
     // What is kept is measured now and then, because the measure costs more than the reading.
-    if cut % 16 == 0 {
+    if cut % 64 == 0 {
         let used = allocation_counter::measure(|| feed(make(), bytes, std::iter::repeat(16), &mut |_: Event<'_>| {}));
         assert!(used.bytes_max < 64 * 1024 + 16 * bytes.len() as u64, "{} bytes for {}", used.bytes_max, bytes.len());
     }

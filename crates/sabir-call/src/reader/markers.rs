@@ -84,7 +84,12 @@ impl Markers {
             return Spotted::None;
         }
         let mut found: Option<&'static str> = None;
+        let second = bytes.get(1);
         for text in if angled { &self.in_angles } else { &self.bare } {
+            // Most markers are ruled out by one byte, which is cheaper than to compare texts.
+            if second.is_some_and(|byte| text.as_bytes().get(1).is_some_and(|own| own != byte)) {
+                continue;
+            }
             if rest.starts_with(text) {
                 found = found.filter(|known| known.len() >= text.len()).or(Some(text));
             } else if !last && rest.len() < text.len() && text.starts_with(rest) {

@@ -69,7 +69,9 @@ pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
 pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
 pub use message::{Call, CallId, CallResult, Ending, Message, Opaque, Part, Role};
-pub use model::{Answer, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Server, ToolChoice};
+pub use model::{
+    Answer, Effort, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Server, Thinking, ToolChoice,
+};
 pub use prompt::{Lesson, render_example};
 pub use prompted::{Prompted, render_message, render_request, render_result};
 pub use reader::Reader;

@@ -73,6 +73,37 @@ pub struct Request {
     pub temperature: Option<f64>,
     /// Text that ends the answer.
     pub stop: Vec<String>,
+    /// How much to think before answering.
+    pub thinking: Thinking,
+}
+
+/// How much a model thinks before it answers. A wire that has no word for a wish takes its nearest one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thinking {
+    /// As the provider likes: nothing is said of it.
+    #[default]
+    Default,
+    /// Not at all, where the model can be told so.
+    Off,
+    /// So much.
+    Effort(Effort),
+    /// At most so many tokens.
+    Tokens(u64),
+}
+
+/// How much to think, in the words that most wires have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// As little as can be.
+    Minimal,
+    /// A little.
+    Low,
+    /// As usual.
+    Medium,
+    /// Much.
+    High,
 }
 
 /// A connected MCP server, as a prompt describes it.

@@ -135,7 +135,7 @@ impl HttpModel {
         let attempts = self.retries.limit.saturating_add(1);
         let mut attempt = 1;
         loop {
-            let sending = client.post(self.provider.url()).headers(headers.clone()).body(body.clone());
+            let sending = client.post(self.provider.url(&request.model)).headers(headers.clone()).body(body.clone());
             let failure = match self.attempt(sending, request, asked, sink).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,

@@ -91,16 +91,19 @@ impl Provider {
         Self { name: name.into(), wire, base_url, key, headers: Vec::new(), proxy: None, form }
     }
 
-    /// The address of its endpoint. A base URL that already ends in the wire's path, or in its `/v1`, is understood.
-    pub fn url(&self) -> String {
-        let (base, path) = (self.base_url.trim_end_matches('/'), self.wire.path());
+    /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
+    /// understood.
+    pub fn url(&self, model: &str) -> String {
+        let base = self.base_url.trim_end_matches('/');
+        let endpoint = self.wire.endpoint(model, self.form.streamed);
+        let path = endpoint.split('?').next().unwrap_or_default();
         if base.ends_with(path) {
             return base.to_owned();
         }
-        match path.strip_prefix("/v1") {
-            Some(rest) if base.ends_with("/v1") => format!("{base}{rest}"),
-            _ => format!("{base}{path}"),
-        }
+        let version = path.split('/').nth(1).filter(|part| part.starts_with('v')).unwrap_or_default();
+        let known = !version.is_empty() && base.rsplit('/').next() == Some(version);
+        let rest = endpoint.get(1 + version.len()..).filter(|_| known).unwrap_or(&endpoint);
+        format!("{base}{rest}")
     }
 
     /// Whether it is asked over TLS.
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn base_urls_are_understood() {
-        let url = |wire, base: &str| Provider::new("p", wire, base, None).url();
+        let url = |wire, base: &str| Provider::new("p", wire, base, None).url("m");
         for base in ["https://x.y", "https://x.y/", "https://x.y/v1", "https://x.y/v1/messages"] {
             assert_eq!(url(Wire::Anthropic, base), "https://x.y/v1/messages");
         }

@@ -87,7 +87,7 @@ impl Asked<'_> {
 
     /// The endpoint without anything secret in it.
     pub(crate) fn address(self) -> String {
-        let url = self.provider.url();
+        let url = self.provider.url(self.model);
         let url = url.split(['?', '#']).next().unwrap_or_default();
         match (url.split_once("://"), url.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),

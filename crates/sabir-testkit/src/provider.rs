@@ -30,7 +30,7 @@ pub struct ScriptedProvider {
 pub struct Recorded {
     /// Which connection it came on, counted from 0.
     pub connection: usize,
-    /// The path.
+    /// The path, with the query.
     pub path: String,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
@@ -157,7 +157,7 @@ impl Connection {
             let mut headers = [httparse::EMPTY_HEADER; 64];
             let mut head = httparse::Request::new(&mut headers);
             if let httparse::Status::Complete(length) = head.parse(&self.buffer).map_err(|_| malformed())? {
-                let path = head.path.unwrap_or_default().split('?').next().unwrap_or_default().to_owned();
+                let path = head.path.unwrap_or_default().to_owned();
                 let headers: Vec<_> = head
                     .headers
                     .iter()
@@ -213,7 +213,7 @@ impl Connection {
         let head = Head { id: format!("reply_{turn}"), model: incoming.request.model.clone(), created: 1_700_000_000 };
         if incoming.streamed {
             let body = reply.stream(wire, head);
-            self.stream_body(&reply, &body).await
+            self.stream_body(&reply, wire.stream_type(), &body).await
         } else {
             self.plain(200, &[], "application/json", &reply.whole(wire, &head)).await
         }
@@ -235,8 +235,8 @@ impl Connection {
     }
 
     /// A streamed response, as far as the trouble lets it come.
-    async fn stream_body(&mut self, reply: &Reply, body: &[u8]) -> io::Result<Next> {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    async fn stream_body(&mut self, reply: &Reply, kind: &str, body: &[u8]) -> io::Result<Next> {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
         self.stream.write_all(head.as_bytes()).await?;
         let sent = match reply.trouble {
             Some(
@@ -288,12 +288,8 @@ async fn stall() -> io::Result<Next> {
 }
 
 fn recorded(connection: usize, path: String, headers: Vec<(String, String)>, body: &[u8]) -> Recorded {
-    let wire = match path.as_str() {
-        path if path.ends_with("/messages") => Some(Wire::Anthropic),
-        path if path.ends_with("/chat/completions") => Some(Wire::OpenAiChat),
-        _ => None,
-    };
-    let incoming = wire.map(|wire| wire.decode_request(body));
+    let wire = Wire::of_path(&path);
+    let incoming = wire.map(|wire| wire.decode_request(&path, body));
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
     Recorded { connection, path, headers, body, wire, incoming }
 }

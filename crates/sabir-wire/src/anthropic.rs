@@ -7,11 +7,25 @@ pub(crate) mod stream;
 
 use sabir_call::StopReason;
 
+use crate::wire::Row;
+
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "anthropic";
 
-/// The path of its endpoint, behind the base URL.
-pub(crate) const PATH: &str = "/v1/messages";
+/// The wire, for the list.
+pub(crate) const ROW: Row = Row {
+    name: NAME,
+    endpoint: ["/v1/messages", "/v1/messages"],
+    key_header: ("x-api-key", ""),
+    headers: &[("anthropic-version", "2023-06-01")],
+    stream_type: "text/event-stream",
+    encode_request: request::encode,
+    decode_request: incoming::decode,
+    encode_whole: answer::whole,
+    encode_error: answer::error_body,
+    reader: || Box::new(stream::Stream::default()),
+    writer: |head| Box::new(answer::Answer::new(head)),
+};
 
 /// Words and reasons. The first row of a reason is the word that is written for it.
 const REASONS: [(&str, StopReason); 8] = [

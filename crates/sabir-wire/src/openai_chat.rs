@@ -7,11 +7,25 @@ pub(crate) mod stream;
 
 use sabir_call::StopReason;
 
+use crate::wire::Row;
+
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "openai-chat";
 
-/// The path of its endpoint, behind the base URL.
-pub(crate) const PATH: &str = "/chat/completions";
+/// The wire, for the list.
+pub(crate) const ROW: Row = Row {
+    name: NAME,
+    endpoint: ["/chat/completions", "/chat/completions"],
+    key_header: ("authorization", "Bearer "),
+    headers: &[],
+    stream_type: "text/event-stream",
+    encode_request: request::encode,
+    decode_request: incoming::decode,
+    encode_whole: answer::whole,
+    encode_error: answer::error_body,
+    reader: || Box::new(stream::Stream::default()),
+    writer: |head| Box::new(answer::Answer::new(head)),
+};
 
 /// Words and reasons. The first row of a reason is the word that is written for it.
 const REASONS: [(&str, StopReason); 14] = [

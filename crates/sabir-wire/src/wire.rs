@@ -7,6 +7,9 @@ use crate::failure::ProviderError;
 use crate::response::Reader;
 use crate::{anthropic, openai_chat};
 
+/// Stands for the model's name in an endpoint.
+const MODEL: &str = "{model}";
+
 /// A provider API's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -79,16 +82,41 @@ pub(crate) trait Writer: Send {
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
+/// Everything that depends on which wire it is: what a wire's folder gives to the list.
+pub(crate) struct Row {
+    /// The name used in flags, configuration and opaque state.
+    pub(crate) name: &'static str,
+    /// The endpoint behind the base URL, for a whole body and for a stream. `{model}` stands for the model's name.
+    pub(crate) endpoint: [&'static str; 2],
+    /// The header that carries the key, and what stands before the key in it.
+    pub(crate) key_header: (&'static str, &'static str),
+    /// Headers that every request needs.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    /// The content type of a streamed response.
+    pub(crate) stream_type: &'static str,
+    pub(crate) encode_request: fn(&Request, &Form) -> Value,
+    /// Reads a body. What the endpoint says, the model's name and whether a stream is wanted, is filled in afterwards.
+    pub(crate) decode_request: fn(&Value) -> Result<Incoming, RequestError>,
+    pub(crate) encode_whole: fn(&Head, &Draft) -> Value,
+    pub(crate) encode_error: fn(&ProviderError) -> Value,
+    pub(crate) reader: fn() -> Box<dyn Reader>,
+    pub(crate) writer: fn(Head) -> Box<dyn Writer>,
+}
+
 impl Wire {
     /// All wires.
     pub const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
 
+    fn row(self) -> &'static Row {
+        match self {
+            Self::Anthropic => &anthropic::ROW,
+            Self::OpenAiChat => &openai_chat::ROW,
+        }
+    }
+
     /// The name used in flags, configuration and opaque state.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Anthropic => anthropic::NAME,
-            Self::OpenAiChat => openai_chat::NAME,
-        }
+        self.row().name
     }
 
     /// The wire of that name.
@@ -96,84 +124,93 @@ impl Wire {
         Self::ALL.into_iter().find(|wire| wire.name() == name)
     }
 
+    /// The wire whose endpoint a path ends in; a query behind it does not count.
+    pub fn of_path(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wire| wire.place(path).is_some())
+    }
+
     /// The endpoint's path behind a base URL: `/v1/messages` behind `https://api.anthropic.com`, `/chat/completions`
-    /// behind `https://api.openai.com/v1`.
-    pub fn path(self) -> &'static str {
-        match self {
-            Self::Anthropic => anthropic::PATH,
-            Self::OpenAiChat => openai_chat::PATH,
-        }
+    /// behind `https://api.openai.com/v1`. Some wires name the model and the kind of answer in it.
+    pub fn endpoint(self, model: &str, streamed: bool) -> String {
+        let [whole, stream] = self.row().endpoint;
+        let pattern = if streamed { stream } else { whole };
+        pattern.replace(MODEL, &escaped(model))
     }
 
     /// The header that carries the key, and what stands before the key in it.
     pub fn key_header(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Anthropic => ("x-api-key", ""),
-            Self::OpenAiChat => ("authorization", "Bearer "),
-        }
+        self.row().key_header
     }
 
     /// Headers that every request needs.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Anthropic => &[("anthropic-version", "2023-06-01")],
-            Self::OpenAiChat => &[],
-        }
+        self.row().headers
+    }
+
+    /// The content type of a streamed response.
+    pub fn stream_type(self) -> &'static str {
+        self.row().stream_type
     }
 
     /// Writes a request. The request's protocol is not looked at: a prompted one has been rendered to text before.
     pub fn encode_request(self, request: &Request, form: &Form) -> Value {
-        match self {
-            Self::Anthropic => anthropic::request::encode(request, form),
-            Self::OpenAiChat => openai_chat::request::encode(request, form),
-        }
+        (self.row().encode_request)(request, form)
     }
 
-    /// Reads a client's request.
+    /// Reads a client's request that came to this path.
     ///
     /// # Errors
     /// The first place that is not what the wire says or what a [`Request`] can hold.
-    pub fn decode_request(self, body: &[u8]) -> Result<Incoming, RequestError> {
+    pub fn decode_request(self, path: &str, body: &[u8]) -> Result<Incoming, RequestError> {
         let body: Value = serde_json::from_slice(body).map_err(|error| RequestError::new("body", error.to_string()))?;
-        match self {
-            Self::Anthropic => anthropic::incoming::decode(&body),
-            Self::OpenAiChat => openai_chat::incoming::decode(&body),
+        let mut incoming = (self.row().decode_request)(&body)?;
+        if let Some((model, streamed)) = self.place(path) {
+            if !model.is_empty() {
+                incoming.request.model = unescaped(model);
+            }
+            incoming.streamed |= streamed;
         }
+        Ok(incoming)
+    }
+
+    /// What a path says: the model, empty where it does not name one, and whether only a stream is answered there.
+    /// `None`: it is no endpoint of this wire.
+    fn place(self, path: &str) -> Option<(&str, bool)> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let [whole, stream] = self.row().endpoint;
+        [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
+            let pattern = pattern.split('?').next().unwrap_or_default();
+            match pattern.split_once(MODEL) {
+                None => path.ends_with(pattern).then_some(("", streamed)),
+                Some((before, behind)) => {
+                    let path = path.strip_suffix(behind)?;
+                    let at = path.rfind(before)?;
+                    path.get(at + before.len()..).filter(|model| !model.is_empty()).map(|model| (model, streamed))
+                }
+            }
+        })
     }
 
     /// Writes a response that is not streamed. Calls that were cut are left out where their arguments cannot be shown as
     /// unfinished.
     pub fn encode_whole(self, head: &Head, draft: &Draft) -> Value {
-        match self {
-            Self::Anthropic => anthropic::answer::whole(head, draft),
-            Self::OpenAiChat => openai_chat::answer::whole(head, draft),
-        }
+        (self.row().encode_whole)(head, draft)
     }
 
     /// Writes the body of an error response.
     pub fn encode_error(self, error: &ProviderError) -> Value {
-        match self {
-            Self::Anthropic => anthropic::answer::error_body(error),
-            Self::OpenAiChat => openai_chat::answer::error_body(error),
-        }
+        (self.row().encode_error)(error)
     }
 
     pub(crate) fn reader(self) -> Box<dyn Reader> {
-        match self {
-            Self::Anthropic => Box::new(anthropic::stream::Stream::default()),
-            Self::OpenAiChat => Box::new(openai_chat::stream::Stream::default()),
-        }
+        (self.row().reader)()
     }
 }
 
 impl Encoder {
     /// An encoder for one response of that wire.
     pub fn new(wire: Wire, head: Head) -> Self {
-        let writer: Box<dyn Writer> = match wire {
-            Wire::Anthropic => Box::new(anthropic::answer::Answer::new(head)),
-            Wire::OpenAiChat => Box::new(openai_chat::answer::Answer::new(head)),
-        };
-        Self { writer }
+        Self { writer: (wire.row().writer)(head) }
     }
 
     /// Appends what the event is on the wire; that may be nothing yet.
@@ -204,8 +241,63 @@ impl std::fmt::Display for Wire {
     }
 }
 
+/// A model's name as a part of a path. Slashes stay: `models/x` and ARNs are written with them.
+fn escaped(model: &str) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:@".contains(&byte);
+    model.bytes().fold(String::new(), |mut path, byte| {
+        if keep(byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+        path
+    })
+}
+
+/// The text that was written as a part of a path. What is no escape stays as it is.
+fn unescaped(path: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let code = behind.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 impl RequestError {
     pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_say_the_wire() {
+        let check = |path: &str, wire: Option<Wire>| assert_eq!(Wire::of_path(path), wire, "{path}");
+        check("/v1/messages", Some(Wire::Anthropic));
+        check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));
+        check("/api/v1/chat/completions", Some(Wire::OpenAiChat));
+        check("/v1/models", None);
+        check("", None);
+    }
+
+    #[test]
+    fn names_survive_a_path() {
+        for name in ["gpt-5", "models/a:b", "a b?c#d%e", "ü", "%zz%4"] {
+            assert_eq!(unescaped(&escaped(name)), name);
+        }
     }
 }

@@ -130,7 +130,8 @@ fn check(wire: Wire, request: &Request) {
         let form =
             Form { streamed: true, thought_field: Some("reasoning_content".into()), completion_limit: cached, cached };
         let body = wire.encode_request(request, &form).to_string();
-        let back = wire.decode_request(body.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{body}"));
+        let path = wire.endpoint(&request.model, form.streamed);
+        let back = wire.decode_request(&path, body.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{body}"));
         assert!(back.streamed);
         // Every field of a request has a debug form; sets of tools have no equality.
         assert_eq!(format!("{:#?}", back.request), format!("{request:#?}"), "{body}");
@@ -153,7 +154,7 @@ proptest! {
     #[test]
     fn no_body_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for wire in Wire::ALL {
-            let _ = wire.decode_request(&bytes);
+            let _ = wire.decode_request("", &bytes);
         }
     }
 }
@@ -216,7 +217,7 @@ fn openai_chat_gets_what_it_insists_on() {
 #[test]
 fn errors_name_their_place() {
     let check = |wire: Wire, body: Value, expected: &str| {
-        assert_eq!(wire.decode_request(body.to_string().as_bytes()).unwrap_err().to_string(), expected);
+        assert_eq!(wire.decode_request("", body.to_string().as_bytes()).unwrap_err().to_string(), expected);
     };
     check(
         Wire::Anthropic,

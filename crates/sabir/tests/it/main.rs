@@ -22,4 +22,5 @@ mod parse;
 mod repairs;
 mod tour;
 mod ways;
+mod wires;
 mod world;

@@ -36,6 +36,7 @@ mod failure;
 mod field;
 mod identifier;
 mod loose;
+mod mould;
 mod openai_chat;
 mod replay;
 mod response;

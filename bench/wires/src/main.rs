@@ -7,6 +7,7 @@
 
 mod relay;
 mod sse;
+mod typed;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use sabir_call::dialect::Selection;
 use sabir_call::{Cut, Event, Prompted, Sink, ToolSet};
 use sabir_wire::{Close, Decoder, Encoder, Head, Wire};
 
-use crate::{answer, median, stream};
+use crate::{answer, median, stream, typed};
 
 /// How many bytes come at once, and how many a delta has.
 const CHUNK: usize = 1400;
@@ -34,7 +34,7 @@ impl Sink for Relay {
 /// A table of ratios: each wire that is read with each that is written.
 pub(crate) fn table() -> String {
     let draft = answer(400_000);
-    let mut text = "### A relay beside the decode alone, ns a delta\n\n| read | decode alone | written | relay | of the decode |\n| --- | --- | --- | --- | --- |\n".to_owned();
+    let mut text = "### A relay beside the decode alone, ns a delta\n\n| read | typed decode | decode to events | written | relay | of the typed decode | of the decode to events |\n| --- | --- | --- | --- | --- | --- | --- |\n".to_owned();
     for from in Wire::ALL {
         let body = stream(from, &draft, DELTA);
         let mut deltas = 0_usize;
@@ -45,9 +45,16 @@ pub(crate) fn table() -> String {
             decode(from, &body, &mut |_: Event<'_>| count += 1);
             black_box(count);
         });
+        let typed = typed::decode(from, &body, CHUNK).map(|()| ns(&mut || _ = typed::decode(from, &body, CHUNK)));
+        let shown = typed.map_or("–".to_owned(), |typed| format!("{typed:.0}"));
         for to in Wire::ALL {
             let relayed = ns(&mut || relay(from, to, &body));
-            _ = writeln!(text, "| {from} | {alone:.0} | {to} | {relayed:.0} | {:.2} |", relayed / alone);
+            let ratio = typed.map_or("–".to_owned(), |typed| format!("{:.2}", relayed / typed));
+            _ = writeln!(
+                text,
+                "| {from} | {shown} | {alone:.0} | {to} | {relayed:.0} | {ratio} | {:.2} |",
+                relayed / alone
+            );
         }
     }
     text
@@ -60,7 +67,8 @@ fn decode(wire: Wire, body: &[u8], sink: &mut dyn Sink) {
 }
 
 fn relay(from: Wire, to: Wire, body: &[u8]) {
-    let tools = r#"[{"name": "write", "description": "", "parameters": {"properties": {"content": {"type": "string"}}}}]"#;
+    let tools =
+        r#"[{"name": "write", "description": "", "parameters": {"properties": {"content": {"type": "string"}}}}]"#;
     let tools = ToolSet::from_json(tools).unwrap_or_default();
     let relay = Relay { encoder: Encoder::new(to, Head::default()), out: Vec::new() };
     let mut reading = Prompted::new(Selection::AUTO, &tools, relay);

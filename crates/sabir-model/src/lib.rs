@@ -25,6 +25,7 @@
 //! ```
 
 mod catalogue;
+mod examine;
 mod front;
 mod http;
 mod protocol;
@@ -35,6 +36,7 @@ mod scripted;
 mod secret;
 
 pub use catalogue::{Catalogue, Entry};
+pub use examine::{Examination, Finding, Verdict, examine};
 pub use http::{Deadlines, HttpModel};
 pub use protocol::{Why, resolve};
 pub use provider::{KNOWN, Known, Provider};

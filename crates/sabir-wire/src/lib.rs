@@ -37,9 +37,11 @@ mod field;
 mod identifier;
 mod loose;
 mod openai_chat;
+mod openai_responses;
 mod replay;
 mod response;
 pub mod sse;
+mod thinking;
 mod wire;
 
 pub use failure::{MAX_WORDS, ProviderError, classify};

@@ -110,7 +110,7 @@ fn reasoning(mut detail: Map<String, Value>) -> Part {
     }
 }
 
-fn arguments(text: &str) -> Map<String, Value> {
+pub(crate) fn arguments(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => arguments,
         Ok(Value::Null) => Map::new(),

@@ -1,4 +1,4 @@
-//! Both wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
+//! All wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,5 +13,6 @@ mod answers;
 mod corpus;
 mod histories;
 mod merged;
+mod responses;
 mod rules;
 mod splits;

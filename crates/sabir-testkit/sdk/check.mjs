@@ -36,6 +36,10 @@ const message = (model) => messages.messages.stream({ ...user(model), max_tokens
 const words = (done) => done.content.filter((b) => b.type === "text").map((b) => b.text).join("");
 const calls = (done) => done.content.filter((b) => b.type === "tool_use").map((b) => [b.id, b.name, b.input]);
 
+const response = (model) => chat.responses.stream({ model, input: "go" }).finalResponse();
+const responseCalls = (done) =>
+  done.output.filter((item) => item.type === "function_call").map((item) => [item.call_id, item.name, JSON.parse(item.arguments)]);
+
 await guarded("chat text", async () => {
   const done = await stream("text").finalChatCompletion();
   check("chat text", done.choices[0].message.content, "Hello, wörld 😀.");
@@ -47,6 +51,7 @@ for (const [model, expected] of [["call", CALL], ["calls", CALLS], ["empty", [["
     const found = done.choices[0].message.tool_calls.map((c) => [c.id, c.function.name, JSON.parse(c.function.arguments)]);
     check(`chat ${model}`, found, expected);
   });
+  await guarded(`responses ${model}`, async () => check(`responses ${model}`, responseCalls(await response(model)), expected));
   await guarded(`messages ${model}`, async () => check(`messages ${model}`, calls(await message(model)), expected));
 }
 await guarded("chat error", async () => {
@@ -65,6 +70,19 @@ await guarded("messages thinking", async () => {
 await guarded("messages error", async () => {
   const error = await message("error").then(() => null, (error) => error);
   check("messages error", String(error).includes("Overloaded"), true);
+});
+await guarded("responses text", async () => {
+  const done = await response("text");
+  check("responses text", done.output_text, "Hello, wörld 😀.");
+  check("responses usage", [done.usage.input_tokens, done.usage.output_tokens], [12, 5]);
+});
+await guarded("responses thinking", async () => {
+  const done = await response("thinking");
+  check("responses thinking", [done.output[0].summary[0].text, done.output_text], ["Let me see.", "42"]);
+});
+await guarded("responses error", async () => {
+  const error = await response("error").then(() => null, (error) => error);
+  check("responses error", String(error).includes("Overloaded"), true);
 });
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed ? 1 : 0;

@@ -61,6 +61,19 @@ def words(message):
     return "".join(b.text for b in message.content if b.type == "text")
 
 
+def ask_response(model):
+    """The final response of a stream, by the client's own accumulator."""
+    with chat.responses.stream(model=model, input="go") as stream:
+        for _ in stream:
+            pass
+        return stream.get_final_response()
+
+
+def response_calls(response):
+    import json
+    return [(i.call_id, i.name, json.loads(i.arguments)) for i in response.output if i.type == "function_call"]
+
+
 def guarded(name, case):
     global failed
     try:
@@ -141,7 +154,44 @@ def messages_errors():
     check("messages limit", ask_messages("limit").stop_reason, "max_tokens")
 
 
-for case in (chat_text, chat_call, chat_thinking, chat_errors, messages_text, messages_call, messages_thinking, messages_errors):
+def responses_text():
+    done = ask_response("text")
+    check("responses text", done.output_text, "Hello, wörld 😀.")
+    check("responses status", done.status, "completed")
+    check("responses usage", (done.usage.input_tokens, done.usage.output_tokens, done.usage.total_tokens), (12, 5, 17))
+    whole = chat.responses.create(model="text", input="go")
+    check("responses whole text", whole.output_text, "Hello, wörld 😀.")
+    events = list(chat.responses.create(model="text", input="go", stream=True))
+    check("responses sequence", [event.sequence_number for event in events], list(range(len(events))))
+    check("responses deltas", "".join(e.delta for e in events if e.type == "response.output_text.delta"), "Hello, wörld 😀.")
+
+
+def responses_call():
+    for model, expected in (("call", CALL), ("calls", CALLS), ("empty", [("call_1", "now", {})])):
+        check(f"responses {model}", response_calls(ask_response(model)), expected)
+        check(f"responses whole {model}", response_calls(chat.responses.create(model=model, input="go")), expected)
+
+
+def responses_thinking():
+    for done in (ask_response("thinking"), chat.responses.create(model="thinking", input="go")):
+        found = ["".join(s.text for s in i.summary) for i in done.output if i.type == "reasoning"]
+        check("responses thinking", (found, done.output_text), (["Let me see."], "42"))
+
+
+def responses_errors():
+    try:
+        ask_response("error")
+        check("responses error", "no error", "an error")
+    except openai.APIError as error:
+        check("responses error", "Overloaded" in str(error), True)
+    check("responses busy", chat.responses.create(model="busy", input="go").output_text, "at last")
+    last = [event for event in chat.responses.create(model="limit", input="go", stream=True)][-1]
+    check("responses limit", (last.type, last.response.incomplete_details.reason), ("response.incomplete", "max_output_tokens"))
+
+
+CASES = (chat_text, chat_call, chat_thinking, chat_errors, messages_text, messages_call, messages_thinking, messages_errors,
+         responses_text, responses_call, responses_thinking, responses_errors)
+for case in CASES:
     guarded(case.__name__, case)
 print(f"{passed} passed, {failed} failed")
 sys.exit(bool(failed))

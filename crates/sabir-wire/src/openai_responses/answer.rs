@@ -324,15 +324,13 @@ pub(crate) fn error_body(error: &ProviderError) -> Value {
     json!({"error": {"message": error.message, "type": error.code, "param": null, "code": error.code}})
 }
 
-/// Every member is one that official clients insist on, apart from the tokens written to the cache.
+/// Official clients insist on every member: what nobody counted is 0.
 fn usage(usage: Usage) -> Value {
     let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
-    let mut cached = json!({"cached_tokens": usage.cache_read.unwrap_or_default()});
-    if let (Some(written), Some(cached)) = (usage.cache_write, cached.as_object_mut()) {
-        cached.insert("cache_write_tokens".to_owned(), json!(written));
-    }
+    let (read, written) = (usage.cache_read.unwrap_or_default(), usage.cache_write.unwrap_or_default());
     json!({
-        "input_tokens": input, "input_tokens_details": cached, "output_tokens": output,
+        "input_tokens": input, "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+        "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning.unwrap_or_default()},
         "total_tokens": input.saturating_add(output),
     })

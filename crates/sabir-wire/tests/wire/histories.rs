@@ -266,6 +266,76 @@ fn anthropic_gets_what_it_insists_on() {
 }
 
 #[test]
+fn cache_marks_stand_at_the_ends() {
+    let check = |last: Part, marked: bool| {
+        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![Part::text("a"), last] }];
+        let request = Request { model: "m".into(), system: "Be brief.".into(), messages, ..Request::default() };
+        for cached in [false, true] {
+            let body = Wire::Anthropic.encode_request(&request, &Form { cached, ..Form::default() });
+            let mark = |block: &Value| block["cache_control"] == json!({"type": "ephemeral"});
+            let blocks = &body["messages"][1]["content"];
+            assert_eq!((mark(&body["system"][0]), mark(&blocks[1])), (cached, cached && marked), "{body:#}");
+            assert!(!mark(&blocks[0]) && !mark(&body["messages"][0]["content"][0]), "{body:#}");
+        }
+    };
+    check(Part::text("b"), true);
+    check(Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }), true);
+    // The API refuses a mark on thoughts.
+    let data = json!({"type": "thinking", "signature": "s"});
+    let opaque = Opaque { wire: "anthropic".into(), data };
+    check(Part::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
+}
+
+#[test]
+fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
+    let call = Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
+    let result = CallResult { id: CallId::new("c"), name: "f".into(), ending: Ending::Done, content: "ok".into() };
+    let signed = |data: Value| Part::Opaque(Opaque { wire: "anthropic".into(), data });
+    let thinks = |parts: Vec<Part>, reply: Part| {
+        let reply = Message { role: Role::User, parts: vec![reply] };
+        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }, reply];
+        let thinking = Thinking::Tokens(2000);
+        let request = Request { model: "m".into(), messages, thinking, temperature: Some(0.5), ..Request::default() };
+        let body = Wire::Anthropic.encode_request(&request, &Form::default());
+        // It takes a temperature exactly when it does not think.
+        assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
+        !body["thinking"].is_null()
+    };
+    assert!(!thinks(vec![call.clone()], Part::Result(result.clone())));
+    assert!(thinks(
+        vec![signed(json!({"type": "redacted_thinking", "data": "x"})), call.clone()],
+        Part::Result(result)
+    ));
+    assert!(thinks(vec![call], Part::text("go on")), "a turn of its own");
+}
+
+#[test]
+fn wishes_are_read_as_hosts_write_them() {
+    let check = |wire: Wire, members: Value, expected: Thinking| {
+        let mut body = json!({"model": "m", "messages": []});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let read = wire.decode_request("", body.to_string().as_bytes()).unwrap();
+        assert_eq!(read.request.thinking, expected, "{members}");
+    };
+    let high = Thinking::Effort(Effort::High);
+    check(Wire::OpenAiChat, json!({"reasoning_effort": "xhigh"}), high);
+    check(Wire::OpenAiChat, json!({"reasoning_effort": null, "reasoning": {"effort": "high"}}), high);
+    check(Wire::OpenAiChat, json!({"reasoning": {"max_tokens": 7}}), Thinking::Tokens(7));
+    check(Wire::OpenAiChat, json!({"reasoning": {"enabled": false}}), Thinking::Off);
+    check(Wire::Anthropic, json!({"thinking": {"type": "adaptive"}}), high);
+    check(Wire::Anthropic, json!({"output_config": {"effort": "max"}}), high);
+    check(Wire::Anthropic, json!({"thinking": {"type": "enabled", "budget_tokens": 1}}), Thinking::Tokens(1));
+    check(
+        Wire::Anthropic,
+        json!({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}),
+        Thinking::Off,
+    );
+    let body = json!({"model": "m", "messages": [], "thinking": {"type": "enabled"}});
+    let error = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap_err();
+    assert_eq!(error.path, "thinking.budget_tokens");
+}
+
+#[test]
 fn openai_chat_gets_what_it_insists_on() {
     let request = Request { model: "m".into(), messages: history(), max_output: Some(9), ..Request::default() };
     let body = Wire::OpenAiChat.encode_request(&request, &Form { completion_limit: true, ..Form::default() });

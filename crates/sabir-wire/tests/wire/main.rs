@@ -10,8 +10,10 @@
 )]
 
 mod answers;
+mod asked;
 mod corpus;
 mod histories;
+mod hosts;
 mod merged;
 mod responses;
 mod rules;

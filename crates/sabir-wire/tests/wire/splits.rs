@@ -118,10 +118,8 @@ fn bodies() -> Vec<(Wire, String)> {
         json!({"type": "message_stop"}),
     ];
     let whole = json!({"choices": [{"message": {"content": "ü", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\":\"b\"}"}}]}, "finish_reason": "stop"}]});
-    let responses = crate::responses::everything();
     vec![
-        (Wire::OpenAiResponses, responses.clone()),
-        (Wire::OpenAiResponses, responses.replace('\n', "\r\n")),
+        (Wire::OpenAiResponses, crate::responses::everything()),
         (Wire::OpenAiChat, chat(&chunks)),
         (Wire::OpenAiChat, chat(&chunks).replace('\n', "\r\n")),
         (Wire::OpenAiChat, whole.to_string()),

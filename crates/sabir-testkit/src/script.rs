@@ -271,6 +271,7 @@ impl Reply {
         if self.trouble == Some(Trouble::NoLastEvent) {
             let last = match wire {
                 Wire::Anthropic => "event: message_stop",
+                Wire::OpenAiResponses => "event: response.completed",
                 _ => "data: [DONE]",
             };
             let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -38,9 +38,11 @@ mod identifier;
 mod loose;
 mod mould;
 mod openai_chat;
+mod openai_responses;
 mod replay;
 mod response;
 pub mod sse;
+mod thinking;
 mod wire;
 
 pub use failure::{MAX_WORDS, ProviderError, classify};

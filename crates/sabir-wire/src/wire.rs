@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::failure::ProviderError;
 use crate::response::Reader;
-use crate::{anthropic, openai_chat};
+use crate::{anthropic, openai_chat, openai_responses};
 
 /// Stands for the model's name in an endpoint.
 const MODEL: &str = "{model}";
@@ -18,6 +18,8 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Chat Completions, and what is compatible with it.
     OpenAiChat,
+    /// OpenAI Responses.
+    OpenAiResponses,
 }
 
 /// What a request may need beyond its own words: where providers of one wire differ.
@@ -105,12 +107,13 @@ pub(crate) struct Row {
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+    pub const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses];
 
     fn row(self) -> &'static Row {
         match self {
             Self::Anthropic => &anthropic::ROW,
             Self::OpenAiChat => &openai_chat::ROW,
+            Self::OpenAiResponses => &openai_responses::ROW,
         }
     }
 
@@ -290,6 +293,7 @@ mod tests {
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));
         check("/api/v1/chat/completions", Some(Wire::OpenAiChat));
+        check("/v1/responses", Some(Wire::OpenAiResponses));
         check("/v1/models", None);
         check("", None);
     }

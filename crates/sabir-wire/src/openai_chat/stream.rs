@@ -381,7 +381,7 @@ impl Stream {
 }
 
 /// Arguments come as text, as a JSON value in place of it, or as `null`.
-fn argument_text(raw: &str) -> Cow<'_, str> {
+pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
     let text = serde_json::from_str::<Text<'_>>(raw).unwrap_or_default();
     match text.0 {
         Some(text) if raw.starts_with('"') => text,

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use sabir_call::{Event, Fault, FaultKind, Sink, Span};
 
-use crate::arguments::escape;
+use crate::mould::escape;
 use crate::calls::NativeCall;
 
 /// The name of the one argument of a custom tool, whose input is text.

@@ -40,6 +40,7 @@ mod openai_chat;
 mod replay;
 mod response;
 pub mod sse;
+mod values;
 mod wire;
 
 pub use failure::{MAX_WORDS, ProviderError, classify};

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    Call, CallId, CallResult, Ending, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSet, ToolSpec,
+    Call, CallId, CallResult, Effort, Ending, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice,
+    ToolSet, ToolSpec,
 };
 use sabir_wire::{Form, Wire};
 use serde_json::{Map, Value, json};
@@ -33,6 +34,26 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             0..3,
         )
         .boxed(),
+        Wire::Gemini => proptest::collection::vec(
+            prop_oneof![
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "thought", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::Thought { text, opaque: Some(kept(data)) }]
+                }),
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "text", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::text(text), Part::Opaque(kept(data))]
+                }),
+                Just(vec![Part::Opaque(kept(json!({"text": "", "thoughtSignature": "x"})))]),
+                Just(vec![Part::Opaque(kept(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})))]),
+            ],
+            0..3,
+        )
+        .prop_map(|parts| parts.concat())
+        .boxed(),
+        Wire::Ollama => proptest::option::of(word())
+            .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
+            .boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
                 let plain = plain.map(|text| Part::Thought { text, opaque: None });
@@ -56,17 +77,22 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
         proptest::option::of(word()),
         any::<bool>(),
     )
-        .prop_map(|(mut parts, text, calls, reply, picture)| {
+        .prop_map(move |(mut parts, text, calls, reply, picture)| {
             parts.extend(text.map(Part::text));
             if calls.is_empty() && parts.iter().all(|part| !matches!(part, Part::Text { .. })) {
                 parts.push(Part::text("ok"));
             }
             let mut results = Vec::new();
-            for (name, arguments, content, failed) in calls {
+            for (number, (name, arguments, content, failed)) in calls.into_iter().enumerate() {
                 let id = CallId::new("filled in later");
                 let ending = if failed { Ending::Failed } else { Ending::Done };
                 results.push(Part::Result(CallResult { id: id.clone(), name: name.clone(), ending, content }));
                 parts.push(Part::Call(Call { id, name, arguments, dialect: None }));
+                // Of calls that were made at once the first is signed.
+                if wire == Wire::Gemini && number == 0 {
+                    let data = json!({"signs": "call", "thoughtSignature": "s"});
+                    parts.push(Part::Opaque(Opaque { wire: wire.name().into(), data }));
+                }
             }
             if picture {
                 results.push(Part::Image { media_type: "image/png".into(), data: "aGk=".into() });
@@ -74,6 +100,30 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
             results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(Part::text));
             (parts, results)
         })
+}
+
+/// How much to think, as far as the wire has a word for it.
+fn thinking(wire: Wire) -> BoxedStrategy<Thinking> {
+    let efforts: &[Effort] = match wire {
+        Wire::Gemini => &[Effort::Minimal, Effort::Low, Effort::Medium, Effort::High],
+        Wire::Ollama => &[Effort::Medium],
+        _ => return Just(Thinking::Default).boxed(),
+    };
+    let effort = proptest::sample::select(efforts).prop_map(Thinking::Effort);
+    let tokens =
+        if wire == Wire::Gemini { (1_u64..9999).prop_map(Thinking::Tokens).boxed() } else { effort.clone().boxed() };
+    prop_oneof![Just(Thinking::Default), Just(Thinking::Off), effort, tokens].boxed()
+}
+
+/// The request as far as the wire has words for it.
+fn sayable(wire: Wire, mut request: Request) -> Request {
+    if matches!(wire, Wire::Gemini | Wire::Ollama) {
+        request.parallel = Parallel::Many;
+    }
+    if wire == Wire::Ollama {
+        request.choice = ToolChoice::Auto;
+    }
+    request
 }
 
 fn request(wire: Wire) -> impl Strategy<Value = Request> {
@@ -84,8 +134,9 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         Just(ToolChoice::None),
         Just(ToolChoice::Tool("f".into()))
     ];
-    (turns, choice, any::<bool>(), proptest::option::of(1_u64..9999), proptest::collection::vec("[a-z]{1,3}", 0..2))
-        .prop_map(move |(turns, choice, one, limit, stop)| {
+    let limit = proptest::option::of(1_u64..9999);
+    (turns, choice, any::<bool>(), limit, proptest::collection::vec("[a-z]{1,3}", 0..2), thinking(wire)).prop_map(
+        move |(turns, choice, one, limit, stop, thinking)| {
             let mut messages = vec![Message::user("hello")];
             let mut count = 0;
             for (mut answer, mut reply) in turns {
@@ -99,7 +150,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
                         result.id = CallId::new(format!("call-{count}"));
                         count += 1;
                         // This wire has no word for a failure: what the model reads says it.
-                        if wire == Wire::OpenAiChat {
+                        if matches!(wire, Wire::OpenAiChat | Wire::Ollama) {
                             result.ending = Ending::Done;
                         }
                     }
@@ -110,7 +161,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
             let schema =
                 json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
             let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
-            Request {
+            let request = Request {
                 model: "m".into(),
                 system: "Be brief.".into(),
                 messages,
@@ -120,9 +171,12 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
                 max_output: limit.or((wire == Wire::Anthropic).then_some(8192)),
                 temperature: Some(0.5),
                 stop,
+                thinking,
                 ..Request::default()
-            }
-        })
+            };
+            sayable(wire, request)
+        },
+    )
 }
 
 fn check(wire: Wire, request: &Request) {
@@ -152,6 +206,16 @@ proptest! {
     }
 
     #[test]
+    fn gemini_requests_come_back(request in request(Wire::Gemini)) {
+        check(Wire::Gemini, &request);
+    }
+
+    #[test]
+    fn ollama_requests_come_back(request in request(Wire::Ollama)) {
+        check(Wire::Ollama, &request);
+    }
+
+    #[test]
     fn no_body_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for wire in Wire::ALL {
             let _ = wire.decode_request("", &bytes);
@@ -159,13 +223,13 @@ proptest! {
     }
 }
 
-fn history() -> Vec<Message> {
+pub(crate) fn history() -> Vec<Message> {
     let call =
         |id: &str| Part::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = |id: &str, ending| {
         Part::Result(CallResult { id: CallId::new(id), name: "f".into(), ending, content: "no".into() })
     };
-    let foreign = Opaque { wire: "gemini".into(), data: json!({"x": 1}) };
+    let foreign = Opaque { wire: "other".into(), data: json!({"x": 1}) };
     vec![
         Message {
             role: Role::Assistant,

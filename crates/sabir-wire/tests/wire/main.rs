@@ -1,4 +1,4 @@
-//! Both wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
+//! All wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +11,9 @@
 
 mod answers;
 mod corpus;
+mod gemini;
 mod histories;
 mod merged;
+mod ollama;
 mod rules;
 mod splits;

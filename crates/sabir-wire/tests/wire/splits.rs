@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::merged::decode;
 use crate::rules::{anthropic, chat, delta, finish};
+use crate::{gemini, ollama};
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut decoder, mut found) = (SseDecoder::new(), Vec::new());
@@ -124,6 +125,9 @@ fn bodies() -> Vec<(Wire, String)> {
         (Wire::OpenAiChat, whole.to_string()),
         (Wire::Anthropic, anthropic(&messages)),
         (Wire::Anthropic, anthropic(&messages).replace('\n', "\r")),
+        (Wire::Gemini, gemini::body()),
+        (Wire::Gemini, gemini::list()),
+        (Wire::Ollama, ollama::body()),
     ]
 }
 
@@ -183,6 +187,8 @@ fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
             head.contains(r#"{"index":1,"type":"content_block_stop"}"#)
                 || head.contains(r#"{"type":"content_block_stop","index":1}"#)
         }
+        (Wire::Gemini, name) => head.contains(&format!("\"responseId\":\"ends {name}\"}}")),
+        (Wire::Ollama, name) => head.contains(&format!("\"created_at\":\"ends {name}\"}}")),
         _ => head.contains("\"stop_reason\":\"tool_use\""),
     }
 }
@@ -203,8 +209,9 @@ proptest! {
     }
 
     #[test]
-    fn any_body_in_any_chunks(choice in 0_usize..5, sizes in proptest::collection::vec(1_usize..90, 1..60), noise in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
-        let (wire, body) = bodies().swap_remove(choice);
+    fn any_body_in_any_chunks(choice in any::<prop::sample::Index>(), sizes in proptest::collection::vec(1_usize..90, 1..60), noise in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+        let mut bodies = bodies();
+        let (wire, body) = bodies.swap_remove(choice.index(bodies.len()));
         let mut body = body.into_bytes();
         for (at, byte) in noise {
             let at = at.index(body.len());
@@ -273,7 +280,7 @@ fn wild_event() -> impl Strategy<Value = (Value, Value)> {
     })
 }
 
-fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+pub(crate) fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
         if bytes.is_empty() {

@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hasher};
 
 use sabir_call::{Event, Fault, FaultKind, Sink, Span};
 
-use crate::mould::escape;
 use crate::calls::NativeCall;
+use crate::mould::escape;
 
 /// The name of the one argument of a custom tool, whose input is text.
 const INPUT: &str = "input";

@@ -49,6 +49,26 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             0..3,
         )
         .boxed(),
+        Wire::Gemini => proptest::collection::vec(
+            prop_oneof![
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "thought", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::Thought { text, opaque: Some(kept(data)) }]
+                }),
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "text", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::text(text), Part::Opaque(kept(data))]
+                }),
+                Just(vec![Part::Opaque(kept(json!({"text": "", "thoughtSignature": "x"})))]),
+                Just(vec![Part::Opaque(kept(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})))]),
+            ],
+            0..3,
+        )
+        .prop_map(|parts| parts.concat())
+        .boxed(),
+        Wire::Ollama => proptest::option::of(word())
+            .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
+            .boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
                 let plain = plain.map(|text| Part::Thought { text, opaque: None });
@@ -72,17 +92,22 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
         proptest::option::of(word()),
         any::<bool>(),
     )
-        .prop_map(|(mut parts, text, calls, reply, picture)| {
+        .prop_map(move |(mut parts, text, calls, reply, picture)| {
             parts.extend(text.map(Part::text));
             if calls.is_empty() && parts.iter().all(|part| !matches!(part, Part::Text { .. })) {
                 parts.push(Part::text("ok"));
             }
             let mut results = Vec::new();
-            for (name, arguments, content, failed) in calls {
+            for (number, (name, arguments, content, failed)) in calls.into_iter().enumerate() {
                 let id = CallId::new("filled in later");
                 let ending = if failed { Ending::Failed } else { Ending::Done };
                 results.push(Part::Result(CallResult { id: id.clone(), name: name.clone(), ending, content }));
                 parts.push(Part::Call(Call { id, name, arguments, dialect: None }));
+                // Of calls that were made at once the first is signed.
+                if wire == Wire::Gemini && number == 0 {
+                    let data = json!({"signs": "call", "thoughtSignature": "s"});
+                    parts.push(Part::Opaque(Opaque { wire: wire.name().into(), data }));
+                }
             }
             if picture {
                 results.push(Part::Image { media_type: "image/png".into(), data: "aGk=".into() });
@@ -101,8 +126,24 @@ fn wish(wire: Wire) -> BoxedStrategy<(Thinking, &'static str)> {
         Wire::Anthropic => {
             prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
         }
+        Wire::Gemini => {
+            let tokens = (1_u64..9999).prop_map(Thinking::Tokens);
+            (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal)), tokens], Just("m")).boxed()
+        }
+        Wire::Ollama => (prop_oneof![silent, off, Just(Thinking::Effort(Effort::Medium))], Just("m")).boxed(),
         _ => (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal))], Just("m")).boxed(),
     }
+}
+
+/// The request as far as the wire has words for it.
+fn sayable(wire: Wire, mut request: Request) -> Request {
+    if matches!(wire, Wire::Gemini | Wire::Ollama) {
+        request.parallel = Parallel::Many;
+    }
+    if wire == Wire::Ollama {
+        request.choice = ToolChoice::Auto;
+    }
+    request
 }
 
 fn request(wire: Wire) -> impl Strategy<Value = Request> {
@@ -128,7 +169,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
                     result.id = CallId::new(format!("call-{count}"));
                     count += 1;
                     // This wire has no word for a failure: what the model reads says it.
-                    if wire != Wire::Anthropic {
+                    if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Ollama) {
                         result.ending = Ending::Done;
                     }
                 }
@@ -140,7 +181,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
         // A model that thinks takes no temperature there.
         let cool = wire == Wire::Anthropic && matches!(thinking, Thinking::Effort(_));
-        Request {
+        let request = Request {
             model: model.into(),
             system: "Be brief.".into(),
             messages,
@@ -152,7 +193,8 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
             stop: if wire == Wire::OpenAiResponses { Vec::new() } else { stop },
             thinking,
             ..Request::default()
-        }
+        };
+        sayable(wire, request)
     })
 }
 
@@ -214,6 +256,16 @@ proptest! {
     }
 
     #[test]
+    fn gemini_requests_come_back(request in request(Wire::Gemini)) {
+        check(Wire::Gemini, &request);
+    }
+
+    #[test]
+    fn ollama_requests_come_back(request in request(Wire::Ollama)) {
+        check(Wire::Ollama, &request);
+    }
+
+    #[test]
     fn no_body_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for wire in Wire::ALL {
             let _ = wire.decode_request("", &bytes);
@@ -221,13 +273,13 @@ proptest! {
     }
 }
 
-fn history() -> Vec<Message> {
+pub(crate) fn history() -> Vec<Message> {
     let call =
         |id: &str| Part::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = |id: &str, ending| {
         Part::Result(CallResult { id: CallId::new(id), name: "f".into(), ending, content: "no".into() })
     };
-    let foreign = Opaque { wire: "gemini".into(), data: json!({"x": 1}) };
+    let foreign = Opaque { wire: "other".into(), data: json!({"x": 1}) };
     vec![
         Message {
             role: Role::Assistant,

@@ -12,9 +12,11 @@
 mod answers;
 mod asked;
 mod corpus;
+mod gemini;
 mod histories;
 mod hosts;
 mod merged;
+mod ollama;
 mod responses;
 mod rules;
 mod splits;

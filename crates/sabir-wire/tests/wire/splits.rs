@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::merged::decode;
 use crate::rules::{anthropic, chat, delta, finish};
+use crate::{gemini, ollama};
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut decoder, mut found) = (SseDecoder::new(), Vec::new());
@@ -125,6 +126,9 @@ fn bodies() -> Vec<(Wire, String)> {
         (Wire::OpenAiChat, whole.to_string()),
         (Wire::Anthropic, anthropic(&messages)),
         (Wire::Anthropic, anthropic(&messages).replace('\n', "\r")),
+        (Wire::Gemini, gemini::body()),
+        (Wire::Gemini, gemini::list()),
+        (Wire::Ollama, ollama::body()),
     ]
 }
 
@@ -185,6 +189,8 @@ fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
                 || head.contains(r#"{"type":"content_block_stop","index":1}"#)
         }
         (Wire::Anthropic, _) => head.contains("\"stop_reason\":\"tool_use\""),
+        (Wire::Gemini, name) => head.contains(&format!("\"responseId\":\"ends {name}\"}}")),
+        (Wire::Ollama, name) => head.contains(&format!("\"created_at\":\"ends {name}\"}}")),
         _ => head.contains(&format!("\"name\":\"{name}\",\"status\":\"completed\"")),
     }
 }
@@ -287,7 +293,7 @@ fn wild_item(id: &Value, name: &Value, piece: &str, kind: usize) -> Value {
         "arguments": piece, "input": piece, "status": status, "content": content, "encrypted_content": piece})
 }
 
-fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+pub(crate) fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
         if bytes.is_empty() {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
 use crate::failure::ProviderError;
-use crate::mould::{Mould, cast};
+use crate::mould::{Cast, Mould, cast};
 use crate::sse;
 use crate::wire::{Head, Writer};
 
@@ -116,7 +116,8 @@ impl Answer {
             if !self.fragment.is_empty() {
                 let [.., mould] = &mut self.moulds;
                 let (block, names) = (call.block, ["input_json_delta", "partial_json"]);
-                cast(mould, (block, &self.fragment), out, |text| text_delta(block, names, text));
+                let fragment = Cast { key: block, number: 0, text: &self.fragment };
+                cast(mould, fragment, out, |_, text| text_delta(block, names, text));
             }
         }
     }
@@ -128,12 +129,16 @@ impl Writer for Answer {
             Event::Text { text } => {
                 let index = self.prose(Prose::Text, out);
                 let [mould, ..] = &mut self.moulds;
-                cast(mould, (index, text), out, |text| text_delta(index, ["text_delta", "text"], text));
+                cast(mould, Cast { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["text_delta", "text"], text)
+                });
             }
             Event::Thought { text } => {
                 let index = self.prose(Prose::Thinking, out);
                 let [_, mould, _] = &mut self.moulds;
-                cast(mould, (index, text), out, |text| text_delta(index, ["thinking_delta", "thinking"], text));
+                cast(mould, Cast { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["thinking_delta", "thinking"], text)
+                });
             }
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;

@@ -14,6 +14,7 @@ use super::parts::{self, SIGNATURE};
 use super::{MALFORMED, NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
 use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
 use crate::sse;
 use crate::wire::{Head, Writer};
 
@@ -27,6 +28,8 @@ pub(crate) struct Answer {
     latest: Option<u32>,
     outcome: Outcome,
     usage: Option<Usage>,
+    /// The deltas of words and of thoughts.
+    moulds: [Option<Mould>; 2],
 }
 
 #[derive(Debug)]
@@ -49,7 +52,26 @@ struct Outcome {
 
 impl Answer {
     pub(crate) fn new(head: Head) -> Self {
-        Self { head, calls: Vec::new(), held: None, latest: None, outcome: Outcome::default(), usage: None }
+        Self {
+            head,
+            calls: Vec::new(),
+            held: None,
+            latest: None,
+            outcome: Outcome::default(),
+            usage: None,
+            moulds: Default::default(),
+        }
+    }
+
+    fn say(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
+        self.flush(out);
+        let ([words, thoughts], head) = (&mut self.moulds, &self.head);
+        let mould = if thought { thoughts } else { words };
+        cast(mould, Cast { key: 0, number: 0, text }, out, |_, text| {
+            let mut out = Vec::new();
+            sse::encode("", &body(head, vec![parts::text(text, thought)], None, None).to_string(), &mut out);
+            out
+        });
     }
 
     fn part(&mut self, part: Value, out: &mut Vec<u8>) {
@@ -119,8 +141,8 @@ impl Answer {
 impl Writer for Answer {
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
-            Event::Text { text } => self.part(parts::text(text, false), out),
-            Event::Thought { text } => self.part(parts::text(text, true), out),
+            Event::Text { text } => self.say(false, text, out),
+            Event::Thought { text } => self.say(true, text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.flush(out);
                 let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);

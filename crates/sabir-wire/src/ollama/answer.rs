@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::stop_word;
 use crate::arguments::{ArgumentWriter, object};
 use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
 use crate::wire::{Head, Writer};
 
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Answer {
     written: u64,
     usage: Usage,
     stop: Option<(StopReason, String)>,
+    /// The deltas of words and of thoughts.
+    moulds: [Option<Mould>; 2],
 }
 
 #[derive(Debug)]
@@ -32,18 +35,18 @@ struct OpenCall {
 
 impl Answer {
     pub(crate) fn new(head: Head) -> Self {
-        Self { head, calls: Vec::new(), written: 0, usage: Usage::default(), stop: None }
+        let (usage, moulds) = (Usage::default(), Default::default());
+        Self { head, calls: Vec::new(), written: 0, usage, stop: None, moulds }
     }
 
-    fn say(&self, mut message: Value, out: &mut Vec<u8>) {
-        if let Some(message) = message.as_object_mut() {
-            message.entry("content").or_insert_with(|| json!(""));
-            message.shift_insert(0, "role".to_owned(), json!("assistant"));
-        }
-        let mut body = opening(&self.head);
-        body.insert("message".to_owned(), message);
-        body.insert("done".to_owned(), json!(false));
-        line(&Value::Object(body), out);
+    fn words(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
+        let ([words, thoughts], head) = (&mut self.moulds, &self.head);
+        let mould = if field == "content" { words } else { thoughts };
+        cast(mould, Cast { key: 0, number: 0, text }, out, |_, text| {
+            let mut out = Vec::new();
+            say(head, json!({field: text}), &mut out);
+            out
+        });
     }
 
     fn arguments(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String)) {
@@ -63,15 +66,15 @@ impl Answer {
         };
         let call = tool_call(&call.id, self.written, &call.name, arguments);
         self.written += 1;
-        self.say(json!({"tool_calls": [call]}), out);
+        say(&self.head, json!({"tool_calls": [call]}), out);
     }
 }
 
 impl Writer for Answer {
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
-            Event::Text { text } => self.say(json!({"content": text}), out),
-            Event::Thought { text } => self.say(json!({"thinking": text}), out),
+            Event::Text { text } => self.words("content", text, out),
+            Event::Thought { text } => self.words("thinking", text, out),
             Event::CallStart { index, id, name, .. } => {
                 let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
                 let (writer, arguments) = (ArgumentWriter::default(), String::new());
@@ -98,6 +101,18 @@ impl Writer for Answer {
         let message = json!({"role": "assistant", "content": ""});
         line(&end(&self.head, message, self.stop.as_ref(), self.usage), out);
     }
+}
+
+/// A line that holds this message.
+fn say(head: &Head, mut message: Value, out: &mut Vec<u8>) {
+    if let Some(message) = message.as_object_mut() {
+        message.entry("content").or_insert_with(|| json!(""));
+        message.shift_insert(0, "role".to_owned(), json!("assistant"));
+    }
+    let mut body = opening(head);
+    body.insert("message".to_owned(), message);
+    body.insert("done".to_owned(), json!(false));
+    line(&Value::Object(body), out);
 }
 
 pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
 use crate::failure::ProviderError;
-use crate::mould::{Mould, cast};
+use crate::mould::{Cast, Mould, cast};
 use crate::sse;
 use crate::wire::{Head, Writer};
 
@@ -55,7 +55,7 @@ impl Answer {
         }
         let ([words, thoughts, _], head) = (&mut self.moulds, &self.head);
         let mould = if field == "content" { words } else { thoughts };
-        cast(mould, (0, text), out, |text| written(head, json!({field: text})));
+        cast(mould, Cast { key: 0, number: 0, text }, out, |_, text| written(head, json!({field: text})));
     }
 
     fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
@@ -65,7 +65,8 @@ impl Answer {
         }
         if !self.fragment.is_empty() {
             let ([.., mould], head) = (&mut self.moulds, &self.head);
-            cast(mould, (index.into(), &self.fragment), out, |text| {
+            let fragment = Cast { key: index.into(), number: 0, text: &self.fragment };
+            cast(mould, fragment, out, |_, text| {
                 written(head, json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]}))
             });
         }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
 use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
 use crate::replay::play;
 use crate::sse;
 use crate::wire::{Head, Writer};
@@ -28,6 +29,8 @@ pub(crate) struct Answer {
     calls: Vec<OpenCall>,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    moulds: [Option<Mould>; 3],
 }
 
 /// A message or a reasoning item that is open, with its one part.
@@ -80,6 +83,17 @@ impl Prose {
         json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
     }
 
+    fn delta(&self, number: u64, text: &str) -> Vec<u8> {
+        let mut body = self.place.part(self.thought, "delta", json!(text));
+        if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
+            body.insert("logprobs".to_owned(), json!([]));
+        }
+        let kind = if self.thought { "response.reasoning_summary_text.delta" } else { "response.output_text.delta" };
+        let mut out = Vec::new();
+        send(kind, number, body, &mut out);
+        out
+    }
+
     /// The item, with these parts.
     fn item(&self, status: &str, parts: Vec<Value>) -> Value {
         if self.thought {
@@ -116,16 +130,13 @@ impl Answer {
             calls: Vec::new(),
             usage: None,
             stop: None,
+            moulds: Default::default(),
         }
     }
 
-    fn send(&mut self, kind: &str, mut body: Value, out: &mut Vec<u8>) {
-        if let Some(body) = body.as_object_mut() {
-            body.shift_insert(0, "type".to_owned(), json!(kind));
-            body.shift_insert(1, "sequence_number".to_owned(), json!(self.sequence));
-        }
+    fn send(&mut self, kind: &str, body: Value, out: &mut Vec<u8>) {
+        send(kind, self.sequence, body, out);
         self.sequence += 1;
-        sse::encode(kind, &body.to_string(), out);
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -170,12 +181,11 @@ impl Answer {
         }
         let Some(open) = &mut self.open else { return };
         open.text.push_str(text);
-        let mut body = open.place.part(thought, "delta", json!(text));
-        if let Some(body) = body.as_object_mut().filter(|_| !thought) {
-            body.insert("logprobs".to_owned(), json!([]));
-        }
-        let kind = if thought { "response.reasoning_summary_text.delta" } else { "response.output_text.delta" };
-        self.send(kind, body, out);
+        let [words, thoughts, _] = &mut self.moulds;
+        let mould = if thought { thoughts } else { words };
+        let delta = Cast { key: open.place.index as u64, number: self.sequence, text };
+        cast(mould, delta, out, |number, text| open.delta(number, text));
+        self.sequence += 1;
     }
 
     /// Ends the open message or reasoning; as that item where it is given.
@@ -226,10 +236,15 @@ impl Answer {
         let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else { return };
         let before = call.text.len();
         write(&mut call.arguments, &mut call.text);
-        let fragment = call.text.get(before..).filter(|fragment| !fragment.is_empty());
-        if let Some(body) = fragment.map(|fragment| call.place.body("delta", json!(fragment))) {
-            self.send("response.function_call_arguments.delta", body, out);
-        }
+        let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
+        let ([.., mould], place) = (&mut self.moulds, &call.place);
+        let delta = Cast { key: place.index as u64, number: self.sequence, text };
+        cast(mould, delta, out, |number, text| {
+            let mut out = Vec::new();
+            send("response.function_call_arguments.delta", number, place.body("delta", json!(text)), &mut out);
+            out
+        });
+        self.sequence += 1;
     }
 
     fn call_end(&mut self, index: u32, out: &mut Vec<u8>) {
@@ -308,6 +323,14 @@ impl Writer for Answer {
         let (kind, response) = self.end(out);
         self.send(kind, json!({"response": response}), out);
     }
+}
+
+fn send(kind: &str, number: u64, mut body: Value, out: &mut Vec<u8>) {
+    if let Some(body) = body.as_object_mut() {
+        body.shift_insert(0, "type".to_owned(), json!(kind));
+        body.shift_insert(1, "sequence_number".to_owned(), json!(number));
+    }
+    sse::encode(kind, &body.to_string(), out);
 }
 
 /// The final response of the stream that would say the same.

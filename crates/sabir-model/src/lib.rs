@@ -27,17 +27,21 @@
 mod catalogue;
 mod front;
 mod http;
+mod local;
 mod protocol;
 mod provider;
 mod refusal;
+mod renewing;
 mod retry;
 mod scripted;
 mod secret;
 
 pub use catalogue::{Catalogue, Entry};
 pub use http::{Deadlines, HttpModel};
+pub use local::{Place, Served, Server, probe};
 pub use protocol::{Why, resolve};
-pub use provider::{KNOWN, Known, Provider};
+pub use provider::{KNOWN, Known, Provider, is_loopback, plain_address};
+pub use renewing::{Renewal, Renewing};
 pub use retry::{Retries, Retry};
 pub use scripted::{Reply, ScriptedModel};
 pub use secret::Secret;

@@ -13,5 +13,6 @@ mod answers;
 mod corpus;
 mod histories;
 mod merged;
+mod overflow;
 mod rules;
 mod splits;

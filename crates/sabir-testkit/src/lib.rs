@@ -3,8 +3,10 @@
 //! [`ScriptedProvider`] is a provider on this machine: it speaks the real bytes of both wires over real HTTP, says what a
 //! [`Script`] tells it to, misbehaves on demand, and remembers what it was asked.
 
+mod pages;
 mod provider;
 mod script;
 
+pub use pages::{Page, Pages};
 pub use provider::{Recorded, ScriptedProvider};
 pub use script::{Chunks, Reply, Say, Script, Trouble};

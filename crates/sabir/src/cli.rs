@@ -68,6 +68,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// List providers and their keys' variables, servers on this machine, and what is known of models.
+    Models(ModelsArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
     /// Work with provider APIs.
@@ -94,7 +96,7 @@ pub(crate) enum WireCommand {
 /// Options of every task.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TaskOptions {
-    /// The model: `PROVIDER/NAME`, or a name that says its provider.
+    /// The model: `PROVIDER/NAME`, a name that says its provider, or `http://HOST:PORT/v1#NAME`. `sabir models` lists them.
     #[arg(long, global = false)]
     pub(crate) model: Option<String>,
     /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
@@ -113,6 +115,10 @@ pub(crate) struct TaskOptions {
     /// End the task after so many turns, counted from its start or its resume.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
+    /// End the task when it has cost so many US dollars, counted from its start or its resume: `5`, `0.25`. The turn that
+    /// reaches the limit is finished. The model's prices must be known.
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<String>,
     /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
     #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<String>,
@@ -212,6 +218,21 @@ pub(crate) struct PromptArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ModelsArguments {
+    /// Only servers on this machine, and what they serve.
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// Only what holds this in its name.
+    pub(crate) filter: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LintArguments {
     /// A JSON array of `{name, description, parameters}`; `-` for standard input.
     pub(crate) tools: PathBuf,
@@ -277,6 +298,7 @@ impl Cli {
     /// The configuration file that the command names.
     pub(crate) fn config(&self) -> Option<&Path> {
         let task = match &self.command {
+            Some(Command::Models(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             _ => &self.task,

@@ -8,13 +8,17 @@ mod exit;
 mod explain;
 mod help;
 mod journal;
+mod keys;
 mod lint;
+mod models;
 mod parse;
 mod print;
 mod prompt;
+mod providers;
 mod repairs;
 mod run;
 mod screen;
+mod spent;
 mod task;
 mod terminal;
 mod tour;
@@ -64,6 +68,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Explain(arguments)) => explain::explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
+        Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),
         Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::decode(arguments),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use sabir_agent::{Attended, Outcome, Record, Task, TaskId};
+use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::HttpModel;
 use serde_json::json;
@@ -10,10 +11,10 @@ use serde_json::json;
 use crate::cli::{Output, ResumeArguments, RunArguments, TaskOptions};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::print;
 use crate::screen::{EventLines, Progress, Silent};
 use crate::task::{self, Bench, Open, Plan};
 use crate::terminal::Terminal;
+use crate::{print, spent};
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
@@ -44,14 +45,14 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>) -> Resul
     }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
-    let bench = Bench::new(options, &config, None)?;
+    let bench = Bench::new(options, &config, None)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
     let folder = config::tasks_folder()?;
     let plan = Plan { prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
-    watch(&bench, &mut open, &tell_retries(chosen.model(), output), output)
+    watch(&bench, &mut open, &chosen.model(move |model| tell_retries(model, output)), output)
 }
 
 /// `sabir resume`.
@@ -85,12 +86,13 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         )));
     }
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?.priced(&chosen)?;
     let settings = bench.settings(&chosen.id, attended(arguments.output));
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
     let mut open = Open { task, journal, first: None, words };
-    watch(&bench, &mut open, &tell_retries(chosen.model(), arguments.output), arguments.output)
+    let output = arguments.output;
+    watch(&bench, &mut open, &chosen.model(move |model| tell_retries(model, output)), output)
 }
 
 /// The newest task of that workspace that did not complete.
@@ -126,7 +128,7 @@ fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
 }
 
 /// Drives a task before the right eyes and says how it ended.
-fn watch(bench: &Bench, open: &mut Open, model: &HttpModel, output: Option<Output>) -> Result<Exit, Failure> {
+fn watch(bench: &Bench, open: &mut Open, model: &dyn Model, output: Option<Output>) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
     let end = match output {
         Some(Output::Json) => bench.drive(open, model, &mut Silent)?,
@@ -136,10 +138,13 @@ fn watch(bench: &Bench, open: &mut Open, model: &HttpModel, output: Option<Outpu
     };
     let exit = Exit::from(end.outcome);
     let completed = end.outcome == Outcome::Completed;
+    if matches!(output, None | Some(Output::Text)) {
+        print::err(&format!("{}: {}\n", print::counted(end.turns as usize, "turn"), spent::words(&end.totals)));
+    }
     match output {
         Some(Output::Json) => print::json(&json!({
             "task": id, "outcome": end.outcome, "exit_code": exit.code(), "message": end.message, "turns": end.turns,
-            "usage": end.usage,
+            "usage": end.totals.usage, "estimate": end.totals.estimate, "cost": end.totals.cost,
         })),
         Some(Output::Events) => {}
         Some(Output::Text) if completed => print::out(&print::visible(&format!("{}\n", end.message))),

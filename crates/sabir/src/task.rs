@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
     Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId,
-    User,
+    Totals, User,
 };
 use sabir_call::dialect::dialect;
-use sabir_call::{Model, Protocol, ToolSet};
+use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
@@ -30,6 +30,7 @@ pub(crate) struct Bench {
     pub(crate) limits: Limits,
     pub(crate) repairs: Repairs,
     pub(crate) max_time: Option<Duration>,
+    pub(crate) prices: Prices,
 }
 
 /// What a new task is to do, and with what.
@@ -57,7 +58,7 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
     pub(crate) message: String,
     pub(crate) turns: u32,
-    pub(crate) usage: sabir_call::Usage,
+    pub(crate) totals: Totals,
 }
 
 /// What the built-in tools offer a model, wherever they may work.
@@ -76,10 +77,27 @@ impl Bench {
         for rule in config.approve.iter().chain(&options.approve) {
             rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let limits = Limits { turns: options.max_turns.or(config.max_turns), ..Limits::default() };
+        let cost = options.max_cost.as_deref().map(str::parse).transpose();
+        let cost: Option<Dollars> = cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))?;
+        let turns = options.max_turns.or(config.max_turns);
+        let limits = Limits { turns, cost: cost.or(config.max_cost), ..Limits::default() };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let bench = Self::with(workspace, rules, limits, max_time)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, ..bench })
+    }
+
+    /// Sets what the model costs. A limit of cost can be kept only where that is known.
+    pub(crate) fn priced(mut self, chosen: &Chosen) -> Result<Self, Failure> {
+        if self.limits.cost.is_some() && !chosen.prices.is_known() {
+            return Err(Failure::usage(format!(
+                "--max-cost cannot be kept: what {} costs at {} is not known; give its prices under [[models]] in config.toml \
+                 (see docs/models.md), or leave the limit out",
+                chosen.id,
+                chosen.provider()
+            )));
+        }
+        self.prices = chosen.prices;
+        Ok(self)
     }
 
     /// Sets up the tools in a workspace.
@@ -99,7 +117,7 @@ impl Bench {
         };
         let registry =
             Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self { workspace, registry, rules, limits, repairs: Repairs::all(), max_time })
+        Ok(Self { workspace, registry, rules, limits, repairs: Repairs::all(), max_time, prices: Prices::default() })
     }
 
     /// How a task is run on this bench.
@@ -115,6 +133,7 @@ impl Bench {
             limits: self.limits,
             repairs: self.repairs,
             max_output: None,
+            prices: self.prices,
         }
     }
 
@@ -132,7 +151,7 @@ impl Bench {
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
         runtime.shutdown_timeout(Duration::from_millis(200));
-        Ok(End { outcome, message, turns: task.turns(), usage: task.usage() })
+        Ok(End { outcome, message, turns: task.turns(), totals: task.totals() })
     }
 }
 

@@ -17,6 +17,7 @@ mod histories;
 mod hosts;
 mod merged;
 mod ollama;
+mod overflow;
 mod responses;
 mod rules;
 mod splits;

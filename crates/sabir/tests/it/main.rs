@@ -18,6 +18,7 @@ mod explain;
 mod interactive;
 mod kills;
 mod lint;
+mod models;
 mod parse;
 mod repairs;
 mod tour;

@@ -70,6 +70,8 @@ pub(crate) enum Command {
     },
     /// List providers and their keys' variables, servers on this machine, and what is known of models.
     Models(ModelsArguments),
+    /// Say what is there to work with; with a model, find out what it can do by asking it.
+    Doctor(DoctorArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
     /// Work with provider APIs.
@@ -233,6 +235,22 @@ pub(crate) struct ModelsArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Write the recommended protocol into the configuration file.
+    #[arg(long, requires = "model")]
+    pub(crate) store: bool,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The model to ask, as in --model, or the address of a server with one model. It is asked some five short questions,
+    /// which cost what they cost.
+    pub(crate) model: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LintArguments {
     /// A JSON array of `{name, description, parameters}`; `-` for standard input.
     pub(crate) tools: PathBuf,
@@ -299,6 +317,7 @@ impl Cli {
     pub(crate) fn config(&self) -> Option<&Path> {
         let task = match &self.command {
             Some(Command::Models(arguments)) => return arguments.config.as_deref(),
+            Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             _ => &self.task,

@@ -75,6 +75,12 @@ pub(crate) struct Chosen {
     reached: Reached,
 }
 
+/// The configuration file: the named one, or the one in its usual place, if there is a home.
+pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = || Some(etcetera::choose_base_strategy().ok()?.config_dir().join("sabir").join("config.toml"));
+    named.map(Path::to_owned).or_else(usual)
+}
+
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
@@ -83,14 +89,8 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 impl Config {
     /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Failure> {
-        let path = match named {
-            Some(path) => path.to_owned(),
-            None => match etcetera::choose_base_strategy() {
-                Ok(places) => places.config_dir().join("sabir").join("config.toml"),
-                // Without a home there is no usual place, and nothing to read.
-                Err(_) => return Ok(Self::default()),
-            },
-        };
+        // Without a home there is no usual place, and nothing to read.
+        let Some(path) = file(named) else { return Ok(Self::default()) };
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }

@@ -4,6 +4,7 @@
 mod cli;
 mod config;
 mod dialects;
+mod doctor;
 mod exit;
 mod explain;
 mod help;
@@ -15,6 +16,7 @@ mod parse;
 mod print;
 mod prompt;
 mod providers;
+mod remember;
 mod repairs;
 mod run;
 mod screen;
@@ -55,7 +57,11 @@ fn dispatch() -> Result<Exit, Failure> {
     let (mut files, arguments) = dialects::in_front(std::env::args_os());
     let cli = Cli::parse_from(arguments);
     files.extend(cli.dialects.iter().cloned());
-    dialects::load(cli.config(), &files)?;
+    match &cli.command {
+        // What is wrong with the configuration is what it tells.
+        Some(Command::Doctor(_)) => dialects::load_files(&files)?,
+        _ => dialects::load(cli.config(), &files)?,
+    }
     match &cli.command {
         None => run::interactive(&cli.task, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),
@@ -68,6 +74,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Explain(arguments)) => explain::explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
+        Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
         Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),

@@ -13,6 +13,7 @@ mod bad_input;
 mod cuts;
 mod dialects;
 mod docs;
+mod doctor;
 mod ends;
 mod explain;
 mod interactive;

@@ -426,7 +426,7 @@ impl Task {
             return;
         }
         let outcome = match error.kind {
-            ModelErrorKind::Key | ModelErrorKind::UnknownModel => Outcome::Misconfigured,
+            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Cassette => Outcome::Misconfigured,
             _ => Outcome::ProviderFailed,
         };
         self.end(outcome, &error.message, effects);

@@ -27,12 +27,14 @@
 mod catalogue;
 mod front;
 mod http;
+mod network;
 mod protocol;
 mod provider;
 mod refusal;
 mod retry;
 mod scripted;
 mod secret;
+mod transport;
 
 pub use catalogue::{Catalogue, Entry};
 pub use http::{Deadlines, HttpModel};

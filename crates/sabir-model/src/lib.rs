@@ -24,22 +24,30 @@
 //! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
 //! ```
 
+mod cassette;
 mod catalogue;
+mod difference;
 mod front;
 mod http;
 mod network;
 mod protocol;
 mod provider;
+mod recording;
+mod redact;
 mod refusal;
+mod replay;
 mod retry;
 mod scripted;
 mod secret;
 mod transport;
 
+pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{Catalogue, Entry};
 pub use http::{Deadlines, HttpModel};
 pub use protocol::{Why, resolve};
 pub use provider::{KNOWN, Known, Provider};
+pub use recording::Recorder;
+pub use replay::Player;
 pub use retry::{Retries, Retry};
 pub use scripted::{Reply, ScriptedModel};
 pub use secret::Secret;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sabir_call::ModelError;
+use serde::{Deserialize, Serialize};
 
 /// The longest that is ever waited, whatever the settings say: a day.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -11,7 +12,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How often and how patiently a request that failed before its first event is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Retries {
     /// How often at most; 0: never.
     pub limit: u32,

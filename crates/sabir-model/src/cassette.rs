@@ -25,6 +25,8 @@ pub struct Cassette {
     pub task: Value,
     /// What was printed by commands: the call, and a piece of its output, in order.
     pub outputs: Vec<(String, String)>,
+    /// What calls of commands that printed something resulted in, in order.
+    pub results: Vec<String>,
     pub(crate) provider: Recorded,
     pub(crate) exchanges: Vec<Exchange>,
 }
@@ -131,6 +133,10 @@ pub(crate) enum Line {
         call: String,
         text: String,
     },
+    Result {
+        call: String,
+        content: String,
+    },
 }
 
 /// How an exchange ended.
@@ -173,7 +179,7 @@ impl Cassette {
         else {
             return Err(CassetteError::Foreign);
         };
-        let mut cassette = Self { task, outputs: Vec::new(), provider, exchanges: Vec::new() };
+        let mut cassette = Self { task, outputs: Vec::new(), results: Vec::new(), provider, exchanges: Vec::new() };
         for (at, line) in lines {
             match serde_json::from_slice(line) {
                 Ok(line) => cassette.take(line).map_err(|message| broken(at, message))?,
@@ -194,6 +200,7 @@ impl Cassette {
         match line {
             Line::Cassette { .. } => return Err("a cassette begins in the middle of another".to_owned()),
             Line::Output { call, text } => self.outputs.push((call, text)),
+            Line::Result { content, .. } => self.results.push(content),
             Line::Request { number, at, path, headers, body, .. } => {
                 if number != self.exchanges.len() + 1 {
                     return Err(format!("request {number} is out of order"));

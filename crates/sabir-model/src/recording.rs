@@ -57,6 +57,7 @@ impl Recorder {
     ) -> io::Result<Self> {
         let to = Mutex::new(To { file, requests: 0, error: None });
         let recorder = Self(Arc::new(Tape { to, redactor }));
+        let task = serde_json::from_str(&recorder.0.redactor.text(&task.to_string())).unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
         recorder.write(&Line::Cassette { version: CASSETTE_VERSION, by, provider, task });
         match recorder.error() {
@@ -69,6 +70,12 @@ impl Recorder {
     pub fn output(&self, call: &str, text: &str) {
         let text = self.0.redactor.text(text);
         self.write(&Line::Output { call: call.to_owned(), text });
+    }
+
+    /// Notes the result of a call that has printed something.
+    pub fn result(&self, call: &str, content: &str) {
+        let content = self.0.redactor.text(content);
+        self.write(&Line::Result { call: call.to_owned(), content });
     }
 
     /// Why nothing more is written: the cassette is whole only if this is `None` in the end.

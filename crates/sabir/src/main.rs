@@ -1,6 +1,7 @@
 //! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
 //! terminal.
 
+mod cassette;
 mod cli;
 mod config;
 mod dialects;
@@ -9,6 +10,7 @@ mod explain;
 mod help;
 mod journal;
 mod lint;
+mod moved;
 mod parse;
 mod print;
 mod prompt;

@@ -19,6 +19,7 @@ mod interactive;
 mod kills;
 mod lint;
 mod parse;
+mod recordings;
 mod repairs;
 mod tour;
 mod ways;

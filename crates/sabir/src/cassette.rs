@@ -119,8 +119,9 @@ impl User for Taped<'_> {
                 printed.insert(call.clone());
             }
             (Tape::Recording(recorder, printed), TaskEvent::Record(Record::Result(result)))
-                if printed.remove(&result.id) =>
+                if printed.contains(&result.id) =>
             {
+                printed.remove(&result.id);
                 recorder.result(result.id.as_str(), &result.content);
             }
             // How output is cut into pieces, and what of two streams comes first, is different each time.

@@ -227,7 +227,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
     let start = Start {
         task: id,
         prompt: plan.prompt,
-        workspace: bench.place.folder.clone(),
+        workspace: bench.workspace.root().display().to_string(),
         model: plan.model.to_owned(),
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),

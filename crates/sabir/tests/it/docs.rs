@@ -23,7 +23,7 @@ fn commands(markdown: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_readme_tells_the_truth() {
+fn the_documents_tell_the_truth() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
     let ci = read(".ci/run");
@@ -34,11 +34,12 @@ fn the_readme_tells_the_truth() {
         let way = if request.body.get("tools").is_some() { WAYS[1] } else { WAYS[2] };
         way.reply(&done(), 1)
     }));
-    let commands = commands(&read("README.md"));
+    let commands = commands(&(read("README.md") + &read("docs/recording.md")));
     assert!(commands.len() >= 12, "{commands:?}");
     let mut task = String::new();
     for line in commands {
-        if line.starts_with("export ") {
+        // The second one renews what a test of its own holds to the truth.
+        if line.starts_with("export ") || line == "SABIR_RENEW=1 cargo test -p sabir --test it tour" {
             continue;
         }
         if line.starts_with("cargo ") {

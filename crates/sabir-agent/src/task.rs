@@ -150,8 +150,8 @@ pub struct Task {
     question: Option<Question>,
     /// Answers before the task was resumed.
     earlier_turns: u32,
-    /// The last answer was ended by the output limit.
-    cut_by_limit: bool,
+    /// Why the last answer stopped.
+    stop: Option<StopReason>,
 }
 
 /// What the machine waits for.
@@ -226,7 +226,7 @@ impl Task {
             usage: Usage::default(),
             question: None,
             earlier_turns: 0,
-            cut_by_limit: false,
+            stop: None,
         }
     }
 
@@ -307,7 +307,7 @@ impl Task {
                 self.counts.failures = 0;
                 self.note_mistakes(answered);
                 self.usage.add(answered.usage);
-                self.cut_by_limit = answered.stop == Some(StopReason::Length);
+                self.stop = answered.stop;
                 self.draft = Draft::default();
                 match Turn::open(answered) {
                     Some(turn) => {

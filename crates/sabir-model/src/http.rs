@@ -4,13 +4,14 @@
 //! own: to connect; from sending to the first byte of the answer; between two pieces of the body; and between two events,
 //! so that pings alone do not keep a dead answer alive.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::dialect::{dialect, dialects};
-use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
+use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request};
 use sabir_wire::{BodyForm, Close, Decoder, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,9 +23,9 @@ use crate::network::Network;
 use crate::provider::Provider;
 use crate::recording::{Recorder, Recording};
 use crate::redact::{self, Redactor};
-use crate::refusal::Asked;
+use crate::refusal::{Asked, is_stale};
 use crate::replay::Player;
-use crate::retry::{Retries, Retry};
+use crate::retry::{Patience, Retries, Retry};
 use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
 
 /// The most bytes of an error response that are read.
@@ -71,6 +72,7 @@ pub struct HttpModel {
     output: Output,
     on_retry: Option<OnRetry>,
     transport: OnceLock<Arc<dyn Transport>>,
+    patience: Patience,
 }
 
 /// What is asked for where a request names no output limit.
@@ -110,6 +112,7 @@ impl HttpModel {
             output: Output::Catalogue(Catalogue::default()),
             on_retry: None,
             transport: OnceLock::new(),
+            patience: Patience::default(),
         }
     }
 
@@ -181,24 +184,70 @@ impl HttpModel {
     async fn ask(&self, request: &Request, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
         let asked = Asked { provider: &self.provider, model: &request.model };
         let (url, headers) = (self.provider.url(&request.model), self.headers(asked)?);
-        let post = Post { url, headers, body: self.body(request, asked)? };
-        let transport = self.transport();
+        let mut post = Post { url, headers, body: self.body(&self.fresh(request), asked)? };
         let seed = post.body.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        let attempts = self.retries.limit.saturating_add(1);
+        if let Some((count, error)) = self.patience.broken().filter(|_| self.retries.limit > 0) {
+            self.pause(count, None, (error, seed)).await?;
+        }
         let mut attempt = 1;
         loop {
-            let failure = match self.attempt(&post, request, asked, sink).await {
-                Ok(()) => return Ok(()),
+            let Failure { error, again } = match self.attempt(&post, request, asked, sink).await {
+                Ok(()) => {
+                    self.patience.calm();
+                    return Ok(());
+                }
                 Err(failure) => failure,
             };
-            let Some(wish) = failure.again.filter(|_| attempt < attempts) else { return Err(failure.error) };
-            let wait = self.retries.wait(attempt, wish, seed);
-            if let Some(tell) = &self.on_retry {
-                tell(&Retry { attempt, attempts, wait, error: &failure.error });
+            if is_stale(&error) && has_opaque(request) && self.patience.note_stale(request.messages.len()) {
+                post.body = self.body(&self.fresh(request), asked)?;
+                continue;
             }
-            transport.wait(wait).await;
+            let Some(wish) = again else {
+                if error.kind.is_transient() {
+                    self.patience.broke(&error);
+                }
+                return Err(error);
+            };
+            if attempt > self.retries.limit {
+                return Err(error);
+            }
+            self.pause(attempt, wish, (error, seed)).await?;
             attempt += 1;
         }
+    }
+
+    /// Waits before an attempt, if the budget allows one.
+    async fn pause(
+        &self,
+        attempt: u32,
+        wish: Option<Duration>,
+        (error, seed): (ModelError, u64),
+    ) -> Result<(), ModelError> {
+        let error = self.patience.spend(self.retries.budget, error)?;
+        let wait = self.retries.wait(attempt, wish, seed);
+        if let Some(tell) = &self.on_retry {
+            tell(&Retry { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
+        }
+        self.transport().wait(wait).await;
+        Ok(())
+    }
+
+    /// The request without state that the provider does not take back.
+    fn fresh<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
+        let stale = self.patience.stale();
+        if stale == 0 {
+            return Cow::Borrowed(request);
+        }
+        let mut fresh = request.clone();
+        for message in fresh.messages.iter_mut().take(stale) {
+            message.parts.retain(|part| !matches!(part, Part::Opaque(_)));
+            for part in &mut message.parts {
+                if let Part::Thought { opaque, .. } = part {
+                    *opaque = None;
+                }
+            }
+        }
+        Cow::Owned(fresh)
     }
 
     fn transport(&self) -> &dyn Transport {
@@ -402,6 +451,11 @@ impl Output {
 struct Reading<'a> {
     front: Front<'a>,
     decoder: Decoder,
+}
+
+fn has_opaque(request: &Request) -> bool {
+    let opaque = |part: &Part| matches!(part, Part::Opaque(_) | Part::Thought { opaque: Some(_), .. });
+    request.messages.iter().any(|message| message.parts.iter().any(opaque))
 }
 
 /// A failure that sending again cannot mend.

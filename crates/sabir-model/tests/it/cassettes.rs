@@ -247,3 +247,23 @@ async fn recorded_gaps_count_against_the_deadlines() {
     check(&[(121, word), (122, stop)], "sent no byte within 120s").await;
     check(&[(119, word), (122, stop)], "ended").await;
 }
+
+#[tokio::test]
+async fn silence_behind_any_byte_keeps_what_came() {
+    let words = ["I ", "look ", "für ", "you."];
+    let mut body: String =
+        words.iter().map(|word| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": word}}]}))).collect();
+    let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {
+        "name": "read_file", "arguments": "{\"path\":\"a.rs\"}"}}]}}]});
+    body += &format!("data: {call}\n\n");
+    let asked = request(Wire::OpenAiChat);
+    for at in 0..body.len() {
+        let Some(come) = body.get(..at) else { continue };
+        let (playing, _) = HttpModel::replay(&timed(&[(0, come)], (0, "silent"))).unwrap();
+        let mut draft = Draft::default();
+        let error = playing.answer(&asked, &mut draft).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Broken, "silent behind byte {at}");
+        assert!(words.concat().starts_with(&draft.text()), "{}", draft.text());
+        assert!(draft.calls().all(|call| call.state != sabir_call::DraftState::Closed), "silent behind byte {at}");
+    }
+}

@@ -50,8 +50,13 @@ pub(crate) fn model(wire: Wire, base_url: &str) -> HttpModel {
         progress: milliseconds(400),
         linger: milliseconds(100),
     };
-    let retries =
-        Retries { limit: 2, base: milliseconds(100), longest: milliseconds(200), longest_asked: milliseconds(300) };
+    let retries = Retries {
+        limit: 2,
+        base: milliseconds(100),
+        longest: milliseconds(200),
+        longest_asked: milliseconds(300),
+        ..Retries::default()
+    };
     HttpModel::new(Provider::new("acme", wire, base_url, Some(Secret::new(KEY)))).deadlines(deadlines).retries(retries)
 }
 

@@ -9,4 +9,5 @@
 )]
 
 mod cassettes;
+mod faults;
 mod http;

@@ -15,6 +15,7 @@ mod dialects;
 mod docs;
 mod ends;
 mod explain;
+mod faults;
 mod interactive;
 mod kills;
 mod lint;

@@ -6,6 +6,9 @@ use serde_json::Value;
 const SHOWN: usize = 60;
 const BEFORE: usize = 20;
 
+/// How many characters of anything else are shown.
+const SHOWN_WHOLE: usize = 200;
+
 /// One place where two values differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
@@ -62,7 +65,7 @@ fn excerpt(text: &str, at: usize) -> String {
 fn short(value: Option<&Value>) -> String {
     let Some(value) = value else { return "nothing".to_owned() };
     let text = value.to_string();
-    let shown: String = text.chars().take(SHOWN).collect();
+    let shown: String = text.chars().take(SHOWN_WHOLE).collect();
     if shown.len() < text.len() { format!("{shown}…") } else { shown }
 }
 

@@ -27,6 +27,7 @@
 mod cassette;
 mod catalogue;
 mod difference;
+mod examine;
 mod front;
 mod http;
 mod network;
@@ -43,6 +44,7 @@ mod transport;
 
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{Catalogue, Entry};
+pub use examine::{Examination, Finding, Verdict, examine};
 pub use http::{Deadlines, HttpModel};
 pub use protocol::{Why, resolve};
 pub use provider::{KNOWN, Known, Provider};

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::failure::ProviderError;
 use crate::response::Reader;
-use crate::{anthropic, openai_chat};
+use crate::{anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// Stands for the model's name in an endpoint.
 const MODEL: &str = "{model}";
@@ -19,6 +19,12 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Chat Completions, and what is compatible with it.
     OpenAiChat,
+    /// OpenAI Responses.
+    OpenAiResponses,
+    /// Google Gemini.
+    Gemini,
+    /// Ollama's own chat API.
+    Ollama,
 }
 
 /// What a request may need beyond its own words: where providers of one wire differ.
@@ -107,12 +113,15 @@ pub(crate) struct Row {
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAiChat];
+    pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
     fn row(self) -> &'static Row {
         match self {
             Self::Anthropic => &anthropic::ROW,
             Self::OpenAiChat => &openai_chat::ROW,
+            Self::OpenAiResponses => &openai_responses::ROW,
+            Self::Gemini => &gemini::ROW,
+            Self::Ollama => &ollama::ROW,
         }
     }
 
@@ -136,7 +145,9 @@ impl Wire {
     pub fn endpoint(self, model: &str, streamed: bool) -> String {
         let [whole, stream] = self.row().endpoint;
         let pattern = if streamed { stream } else { whole };
-        pattern.replace(MODEL, &escaped(model))
+        // A list of models may name them with the folder that the endpoint has already.
+        let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
+        pattern.replace(MODEL, &escaped(within.unwrap_or(model)))
     }
 
     /// The header that carries the key, and what stands before the key in it.
@@ -292,8 +303,26 @@ mod tests {
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));
         check("/api/v1/chat/completions", Some(Wire::OpenAiChat));
+        check("/v1/responses", Some(Wire::OpenAiResponses));
+        check("/v1beta/models/gemini-x:generateContent", Some(Wire::Gemini));
+        check("/v1beta/models/gemini-x:streamGenerateContent?alt=sse", Some(Wire::Gemini));
+        check("/v1beta/models/:generateContent", None);
+        check("/v1beta/models/gemini-x:countTokens", None);
+        check("/api/chat", Some(Wire::Ollama));
+        check("/api/generate", None);
         check("/v1/models", None);
         check("", None);
+    }
+
+    #[test]
+    fn an_endpoint_may_name_the_model() {
+        let check = |model: &str, streamed: bool, expected: &str| {
+            assert_eq!(Wire::Gemini.endpoint(model, streamed), expected, "{model}");
+        };
+        check("gemini-x", false, "/v1beta/models/gemini-x:generateContent");
+        check("models/gemini-x", true, "/v1beta/models/gemini-x:streamGenerateContent?alt=sse");
+        check("a b?", false, "/v1beta/models/a%20b%3F:generateContent");
+        assert_eq!(Wire::Ollama.endpoint("models/x", true), "/api/chat");
     }
 
     #[test]

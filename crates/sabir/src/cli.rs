@@ -75,10 +75,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), or what `lint` finds
-    /// (`help lints`).
+    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), what `lint` finds
+    /// (`help lints`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `dialects` or `lints`.
+        /// A command, `dialect NAME`, `dialects`, `lints` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -87,6 +87,8 @@ pub(crate) enum Command {
 pub(crate) enum WireCommand {
     /// Read a recorded response body from standard input and print what was understood.
     Decode(DecodeArguments),
+    /// Read a request from standard input, neutral to wire and dialect, and print the body that would be sent.
+    Encode(EncodeArguments),
 }
 
 /// Options of every task.
@@ -249,7 +251,7 @@ pub(crate) enum Deny {
 
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArguments {
-    /// The wire: `anthropic` or `openai-chat`.
+    /// The wire. `sabir help wires` lists them.
     #[arg(long)]
     pub(crate) wire: String,
     #[command(flatten)]
@@ -257,6 +259,34 @@ pub(crate) struct DecodeArguments {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EncodeArguments {
+    /// The wire to write. `sabir help wires` lists them.
+    #[arg(long)]
+    pub(crate) wire: String,
+    /// Read a client's request of this wire instead of a neutral one.
+    #[arg(long, value_name = "WIRE")]
+    pub(crate) from: Option<String>,
+    /// The model, in place of the request's own.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// How calls are asked for: `native`, or a dialect, which teaches the tools in words.
+    #[arg(long)]
+    pub(crate) protocol: Option<String>,
+    /// Ask for one whole body instead of a stream.
+    #[arg(long)]
+    pub(crate) whole: bool,
+    /// Mark what may be cached, where the wire has marks for it.
+    #[arg(long)]
+    pub(crate) cached: bool,
+    /// OpenAI Chat: the message field in which thoughts go back, such as `reasoning_content`.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) thought_field: Option<String>,
+    /// `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
 }
 
 impl Cli {

@@ -20,6 +20,7 @@ mod screen;
 mod task;
 mod terminal;
 mod tour;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -67,6 +68,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),
-        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => parse::decode(arguments),
+        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::decode(arguments),
+        Some(Command::Wire { command: WireCommand::Encode(arguments) }) => wire::encode(arguments),
     }
 }

@@ -81,8 +81,8 @@ async fn a_delta_for_a_block_that_never_began_breaks_the_answer() {
 #[tokio::test]
 async fn a_history_that_is_too_long_is_said_so_once_wherever_it_is_said() {
     for wire in Wire::ALL {
-        for code in ["context_length_exceeded", "model_context_window_exceeded"] {
-            let overflow = Trouble::Error { code: code.to_owned(), message: "Too long.".to_owned() };
+        for words in ["prompt is too long: 9 tokens > 8", "This model's maximum context length is 8 tokens"] {
+            let overflow = Trouble::Error { code: "invalid_request".to_owned(), message: words.to_owned() };
             let outcome = ask(wire, vec![Reply::default().but(overflow), good()]).await;
             assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::TooLong, 1), "{wire}");
         }

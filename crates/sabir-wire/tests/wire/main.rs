@@ -1,4 +1,4 @@
-//! Both wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
+//! All wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,8 +10,13 @@
 )]
 
 mod answers;
+mod asked;
 mod corpus;
+mod gemini;
 mod histories;
+mod hosts;
 mod merged;
+mod ollama;
+mod responses;
 mod rules;
 mod splits;

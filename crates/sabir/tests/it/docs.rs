@@ -36,6 +36,7 @@ fn the_documents_tell_the_truth() {
     }));
     let commands = commands(&(read("README.md") + &read("docs/recording.md")));
     assert!(commands.len() >= 12, "{commands:?}");
+    std::fs::copy(format!("{root}/crates/sabir/src/tour.jsonl"), world.work.path().join("tour.jsonl")).unwrap();
     let mut task = String::new();
     for line in commands {
         // The second one renews what a test of its own holds to the truth.
@@ -71,4 +72,52 @@ fn the_documents_tell_the_truth() {
             task = String::from_utf8_lossy(&output.stdout).split_whitespace().next().unwrap().to_owned();
         }
     }
+}
+
+/// The `sh` blocks of a document, each as it stands.
+fn blocks(markdown: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    let mut inside = false;
+    for line in markdown.lines() {
+        match line {
+            "```sh" => {
+                inside = true;
+                blocks.push(String::new());
+            }
+            _ if line.starts_with("```") => inside = false,
+            _ if inside => blocks.last_mut().unwrap().extend([line, "\n"]),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn so_do_the_other_documents() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let world = World::new();
+    let mut executed = 0;
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        // Recording needs a provider; the test above has one.
+        if path.ends_with("recording.md") {
+            continue;
+        }
+        for block in blocks(&std::fs::read_to_string(&path).unwrap()) {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &format!("set -eo pipefail; sabir() {{ \"$SABIR\" \"$@\"; }}; {block}")]);
+            shell.current_dir(world.work.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+            shell.env("HOME", world.home.path()).env("SABIR", env!("CARGO_BIN_EXE_sabir"));
+            shell.stdin(std::process::Stdio::null());
+            let output = shell.output().unwrap();
+            assert!(
+                output.status.success(),
+                "{}:\n{block}\n{}",
+                path.display(),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            executed += 1;
+        }
+    }
+    assert!(executed >= 3, "{executed} blocks");
 }

@@ -24,4 +24,5 @@ mod recordings;
 mod repairs;
 mod tour;
 mod ways;
+mod wires;
 mod world;

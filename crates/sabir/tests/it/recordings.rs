@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_wire::Wire;
 use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, Way, World, code, events, stderr, stdout, turn};
@@ -128,6 +129,25 @@ fn the_same_events_in_another_folder_on_every_way() {
         let text = std::fs::read_to_string(tape(&world)).unwrap();
         assert!(!text.contains("sk-secret-test"), "no key is recorded");
         assert_eq!(std::fs::metadata(tape(&world)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn the_same_events_on_every_wire() {
+    for wire in Wire::ALL {
+        let world = elsewhere();
+        let folder = world.work.path().canonicalize().unwrap();
+        let provider = world.plays(NATIVE, &turns(&folder));
+        let config = world.home.path().join("config.toml");
+        let url = provider.base_url(wire);
+        std::fs::write(&config, format!("[providers.box]\nwire = \"{wire}\"\nbase_url = \"{url}\"\n")).unwrap();
+        let mut command = world.sabir();
+        command
+            .args(["run", "--model", "box/scripted", "--approve", "all", "--output", "events", "--config"])
+            .arg(config);
+        let recorded = command.arg("--record").arg(tape(&world)).arg("do it").output().unwrap();
+        assert_eq!(code(&recorded), 0, "{wire}: {}", stderr(&recorded));
+        check_same(&recorded, &replay(&elsewhere(), &tape(&world), &[]));
     }
 }
 

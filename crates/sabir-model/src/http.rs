@@ -5,34 +5,29 @@
 //! so that pings alone do not keep a dead answer alive.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::dialect::{dialect, dialects};
 use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request};
-use sabir_wire::{BodyForm, Close, Decoder, Wire};
+use sabir_wire::{BodyForm, Close, Decoder};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::cassette::{Cassette, Recorded};
 use crate::catalogue::Catalogue;
 use crate::front::Front;
 use crate::network::Network;
 use crate::provider::Provider;
-use crate::recording::{Recorder, Recording};
-use crate::redact::{self, Redactor};
 use crate::refusal::{Asked, is_stale};
-use crate::replay::Player;
 use crate::retry::{Patience, Retries, Retry};
 use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
 
+mod taped;
+
+use taped::Output;
+
 /// The most bytes of an error response that are read.
 const MAX_ERROR: usize = 64 << 10;
-
-/// The output limit asked for when the request names none and the catalogue knows a higher one.
-const MAX_DEFAULT_OUTPUT: u64 = 32_000;
 
 /// How long each phase may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,14 +68,6 @@ pub struct HttpModel {
     on_retry: Option<OnRetry>,
     transport: OnceLock<Arc<dyn Transport>>,
     patience: Patience,
-}
-
-/// What is asked for where a request names no output limit.
-enum Output {
-    /// What is known of its model.
-    Catalogue(Catalogue),
-    /// What was recorded.
-    Recorded(Option<u64>),
 }
 
 /// Why an attempt failed.
@@ -142,43 +129,6 @@ impl HttpModel {
     pub fn on_retry(mut self, tell: impl Fn(&Retry<'_>) + Send + Sync + 'static) -> Self {
         self.on_retry = Some(Box::new(tell));
         self
-    }
-
-    /// Records what is asked and answered from now on, and how: to be called last, and only once. `model` is the model that
-    /// will be asked, `task` whatever a replay needs to ask the same.
-    ///
-    /// # Errors
-    /// If nothing can be written.
-    pub fn record(mut self, to: Box<dyn Write + Send>, model: &str, task: Value) -> io::Result<(Self, Recorder)> {
-        let provider = Recorded {
-            name: self.provider.name.clone(),
-            wire: self.provider.wire.name().to_owned(),
-            base_url: redact::base(&self.provider.base_url),
-            form: self.provider.form.clone(),
-            output: self.output.limit(model),
-            deadlines: self.deadlines,
-            retries: self.retries,
-        };
-        let recorder = Recorder::new(to, Redactor::new(&self.provider), provider, task)?;
-        let network = Arc::new(Network::new(&self.provider, self.deadlines.connect));
-        self.transport = OnceLock::from(Arc::new(Recording::new(network, recorder.clone())) as Arc<dyn Transport>);
-        Ok((self, recorder))
-    }
-
-    /// A model that says what was recorded, to whoever asks what was recorded. Nothing is sent, and nothing waits.
-    ///
-    /// # Errors
-    /// If the recorded wire is unknown; its name.
-    pub fn replay(cassette: &Cassette) -> Result<(Self, Player), String> {
-        let Recorded { name, wire, base_url, form, output, deadlines, retries } = &cassette.provider;
-        let known = Wire::from_name(wire).ok_or_else(|| wire.clone())?;
-        let mut provider = Provider::new(name, known, base_url, None);
-        provider.form = form.clone();
-        let player = Player::new(cassette);
-        let mut model = Self::new(provider).deadlines(*deadlines).retries(*retries);
-        model.output = Output::Recorded(*output);
-        model.transport = OnceLock::from(Arc::new(player.clone()) as Arc<dyn Transport>);
-        Ok((model, player))
     }
 
     async fn ask(&self, request: &Request, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
@@ -432,18 +382,6 @@ impl HttpModel {
         }
         bytes.truncate(MAX_ERROR);
         bytes
-    }
-}
-
-impl Output {
-    fn limit(&self, model: &str) -> Option<u64> {
-        match self {
-            Self::Catalogue(catalogue) => {
-                let limit = catalogue.find(model).and_then(|entry| entry.output);
-                limit.map(|limit| limit.min(MAX_DEFAULT_OUTPUT))
-            }
-            Self::Recorded(limit) => *limit,
-        }
     }
 }
 

@@ -17,6 +17,7 @@ use sabir_model::{Cassette, HttpModel, Player, Recorder};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
+use crate::print;
 
 /// What a replay needs beyond what was asked and answered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,6 +88,11 @@ pub(crate) fn record(model: HttpModel, path: &Path, told: &Told) -> Result<(Http
     let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
     if file.metadata().map_err(fail)?.len() > 0 {
         return Err(Failure::usage(format!("{shown} is there already; a recording is not written behind another")));
+    }
+    if path.canonicalize().is_ok_and(|path| path.starts_with(&told.start.workspace)) {
+        print::err(&print::visible(&format!(
+            "sabir: {shown} lies in the folder that the task works in: what the task sees of it, no replay will see\n"
+        )));
     }
     let task = serde_json::to_value(told).map_err(|error| Failure::internal(error.to_string()))?;
     let (model, recorder) = model.record(Box::new(file), &told.model, task).map_err(fail)?;

@@ -10,4 +10,5 @@
 
 mod laws;
 mod machine;
+mod order;
 mod story;

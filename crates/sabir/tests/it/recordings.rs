@@ -291,16 +291,18 @@ fn kill_9_leaves_a_recording_that_can_be_read() {
 #[test]
 fn files_that_cannot_be_used_are_said_to_be_so() {
     let world = elsewhere();
-    let provider = world.plays(NATIVE, &[]);
+    let provider = world.plays(NATIVE, &[turn("", vec![("attempt_completion", json!({"result": "done"}))])]);
     std::fs::write(tape(&world), "precious").unwrap();
     let output = record(&world, &provider, NATIVE, &[]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("is there already"), "{}", stderr(&output));
+    assert_eq!(provider.requests().len(), 0);
     assert_eq!(std::fs::read_to_string(tape(&world)).unwrap(), "precious");
     let output = replay(&world, &tape(&world), &[]);
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("no cassette"), "{}", stderr(&output));
+    let inside = world.run(&provider, NATIVE, &["--record", "inside.jsonl", "do it"]);
+    assert!(stderr(&inside).contains("lies in the folder that the task works in"), "{}", stderr(&inside));
     let output = replay(&world, Path::new("/nowhere/tape"), &[]);
     assert_eq!(code(&output), 2);
-    assert_eq!(provider.requests().len(), 0);
 }

@@ -158,8 +158,8 @@ pub struct Task {
     question: Option<Question>,
     /// Answers before the task was resumed.
     earlier_turns: u32,
-    /// The last answer was ended by the output limit.
-    cut_by_limit: bool,
+    /// Why the last answer stopped.
+    stop: Option<StopReason>,
 }
 
 /// What the machine waits for.
@@ -236,7 +236,7 @@ impl Task {
             totals: Totals::default(),
             question: None,
             earlier_turns: 0,
-            cut_by_limit: false,
+            stop: None,
         }
     }
 
@@ -317,7 +317,7 @@ impl Task {
                 self.counts.failures = 0;
                 self.note_mistakes(answered);
                 self.take_charge(Charge::of(answered));
-                self.cut_by_limit = answered.stop == Some(StopReason::Length);
+                self.stop = answered.stop;
                 self.draft = Draft::default();
                 match Turn::open(answered) {
                     Some(turn) => {
@@ -447,7 +447,7 @@ impl Task {
             return self.ask(effects);
         }
         let outcome = match error.kind {
-            ModelErrorKind::Key | ModelErrorKind::UnknownModel => Outcome::Misconfigured,
+            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Cassette => Outcome::Misconfigured,
             _ => Outcome::ProviderFailed,
         };
         self.end(outcome, &error.message, effects);

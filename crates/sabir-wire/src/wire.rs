@@ -1,6 +1,7 @@
 //! The list of wires, and everything that a caller does with one without knowing which it is.
 
 use sabir_call::{Draft, Event, Request};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::ProviderError;
@@ -27,7 +28,8 @@ pub enum Wire {
 }
 
 /// What a request may need beyond its own words: where providers of one wire differ.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Form {
     /// Ask for a stream of events; otherwise for one whole body.
     pub streamed: bool,

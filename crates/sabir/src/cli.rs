@@ -126,6 +126,18 @@ pub(crate) struct TaskOptions {
     pub(crate) max_time: Option<String>,
 }
 
+/// Recordings of tasks that nobody attends.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TapeOptions {
+    /// Record what the provider is asked and says into a new file, without keys. See docs/recording.md.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Play a recording instead of asking a provider: no network, no key, the same task events. The tools really work, and what
+    /// they may do has to be approved as when it was recorded. A request that is not the recorded one ends the task.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub(crate) replay: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
@@ -134,8 +146,10 @@ pub(crate) struct RunArguments {
     /// object a line as things happen.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// What to do.
-    #[arg(required = true)]
+    #[command(flatten)]
+    pub(crate) tape: TapeOptions,
+    /// What to do; a replay knows it.
+    #[arg(required_unless_present = "replay")]
     pub(crate) words: Vec<String>,
 }
 
@@ -146,6 +160,8 @@ pub(crate) struct ResumeArguments {
     /// How to print it; without it the task goes on interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<Output>,
+    #[command(flatten)]
+    pub(crate) tape: TapeOptions,
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,

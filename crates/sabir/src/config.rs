@@ -203,6 +203,17 @@ impl Chosen {
         }
     }
 
+    /// The model with the key at hand, which stays.
+    pub(crate) fn plain(&self) -> HttpModel {
+        let Reached { provider, deadlines, retries, .. } = self.reached.clone();
+        HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+    }
+
+    /// Whether a key that is refused is fetched anew.
+    pub(crate) fn renews(&self) -> bool {
+        self.reached.command.is_some()
+    }
+
     /// The provider's name.
     pub(crate) fn provider(&self) -> &str {
         &self.reached.provider.name

@@ -1,6 +1,7 @@
 //! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
 //! terminal.
 
+mod cassette;
 mod cli;
 mod config;
 mod dialects;
@@ -12,6 +13,7 @@ mod journal;
 mod keys;
 mod lint;
 mod models;
+mod moved;
 mod parse;
 mod print;
 mod prompt;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId,
-    Totals, User,
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Store, Task,
+    TaskId, Totals, User,
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
@@ -16,10 +16,12 @@ use sabir_model::resolve;
 use sabir_workspace::Workspace;
 use tokio::runtime::Runtime;
 
+use crate::cassette::Told;
 use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::moved::Moved;
 use crate::repairs;
 
 /// Everything that a task needs besides its records.
@@ -31,6 +33,21 @@ pub(crate) struct Bench {
     pub(crate) repairs: Repairs,
     pub(crate) max_time: Option<Duration>,
     pub(crate) prices: Prices,
+    /// Interrupts the task.
+    pub(crate) cancel: Cancel,
+    /// What the model is told of its place.
+    place: Place,
+}
+
+/// What a model is told of the place where it works.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The folder.
+    pub(crate) folder: String,
+    /// The operating system.
+    pub(crate) system: String,
+    /// What commands printed there.
+    pub(crate) results: Vec<String>,
 }
 
 /// What a new task is to do, and with what.
@@ -42,10 +59,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) protocol: Protocol,
 }
 
-/// A task with its journal.
+/// A task with the place where its records are kept.
 pub(crate) struct Open {
     pub(crate) task: Task,
-    pub(crate) journal: Journal,
+    pub(crate) store: Box<dyn Store>,
     /// The record of the start, where it has not been kept yet.
     pub(crate) first: Option<Record>,
     /// What the user says to a resumed task.
@@ -73,17 +90,15 @@ impl Bench {
     pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let mut rules = Rules::default();
-        for rule in config.approve.iter().chain(&options.approve) {
-            rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
-        }
-        let cost = options.max_cost.as_deref().map(str::parse).transpose();
-        let cost: Option<Dollars> = cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))?;
-        let turns = options.max_turns.or(config.max_turns);
-        let limits = Limits { turns, cost: cost.or(config.max_cost), ..Limits::default() };
+        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let limits = Limits {
+            turns: options.max_turns.or(config.max_turns),
+            cost: cost(options)?.or(config.max_cost),
+            ..Limits::default()
+        };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, max_time)?;
-        Ok(Self { repairs: repairs::without(&config.repairs_off)?, ..bench })
+        let bench = Self::with(workspace, rules, limits, None)?;
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
     /// Sets what the model costs. A limit of cost can be kept only where that is known.
@@ -100,12 +115,34 @@ impl Bench {
         Ok(self)
     }
 
-    /// Sets up the tools in a workspace.
+    /// Sets up the tools as for [`new`](Self::new), for a replay: they are spoken to as if they worked in the recorded place, and
+    /// the recorded limits hold.
+    pub(crate) fn replaying(
+        options: &TaskOptions,
+        config: &Config,
+        told: &Told,
+        results: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let folder = options.folder.as_deref().unwrap_or(Path::new("."));
+        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let limits = Limits {
+            turns: options.max_turns.or(told.max_turns),
+            cost: cost(options)?.or(told.max_cost),
+            ..Limits::default()
+        };
+        let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
+        let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
+        let bench = Self::with(workspace, rules, limits, Some(place))?;
+        Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
+    }
+
+    /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
         workspace: Workspace,
         rules: Rules,
         limits: Limits,
-        max_time: Option<Duration>,
+        place: Option<Place>,
     ) -> Result<Self, Failure> {
         let workspace = Arc::new(workspace);
         let helper = std::env::current_exe()
@@ -115,16 +152,23 @@ impl Bench {
             helper,
             environment: config::command_environment(),
         };
-        let registry =
-            Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self { workspace, registry, rules, limits, repairs: Repairs::all(), max_time, prices: Prices::default() })
+        let here = workspace.root().display().to_string();
+        let mut tools = sabir_tools::builtin(settings);
+        if let Some(place) = &place {
+            tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
+        }
+        let system = std::env::consts::OS.to_owned();
+        let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
+        let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
+        let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
+        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, place })
     }
 
     /// How a task is run on this bench.
     pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
-        let root = self.workspace.root().display().to_string();
+        let Place { folder, system, .. } = &self.place;
         Settings {
-            system: Instructions { workspace: &root, system: std::env::consts::OS, attended }.text(),
+            system: Instructions { workspace: folder, system, attended }.text(),
             model: model.to_owned(),
             tools: self.registry.set().clone(),
             readers: self.registry.readers(),
@@ -137,11 +181,26 @@ impl Bench {
         }
     }
 
+    /// What a recording must hold of a task on this bench.
+    pub(crate) fn told(&self, start: &Start, model: &str, config: &Config) -> Told {
+        Told {
+            start: start.clone(),
+            model: model.to_owned(),
+            system: self.place.system.clone(),
+            max_turns: self.limits.turns,
+            max_cost: self.limits.cost,
+            prices: self.prices,
+            renews: false,
+            repairs_off: config.repairs_off.clone(),
+            records: Vec::new(),
+            words: None,
+        }
+    }
+
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
-        let Open { task, journal: store, first, words } = open;
-        let runtime = runtime()?;
-        let cancel = Cancel::default();
+        let Open { task, store, first, words } = open;
+        let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
@@ -153,6 +212,19 @@ impl Bench {
         runtime.shutdown_timeout(Duration::from_millis(200));
         Ok(End { outcome, message, turns: task.turns(), totals: task.totals() })
     }
+}
+
+fn rules<'a>(all: impl Iterator<Item = &'a String>) -> Result<Rules, Failure> {
+    all.into_iter().try_fold(Rules::default(), |mut rules, rule| {
+        rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(rules)
+    })
+}
+
+/// What may be spent at most.
+fn cost(options: &TaskOptions) -> Result<Option<Dollars>, Failure> {
+    let cost = options.max_cost.as_deref().map(str::parse).transpose();
+    cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))
 }
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
@@ -194,7 +266,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
-    Ok(Open { task, journal, first: Some(first), words: None })
+    Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })
 }
 
 /// The journal's clock: milliseconds since 1970.

@@ -11,4 +11,5 @@
 mod costs;
 mod laws;
 mod machine;
+mod order;
 mod story;

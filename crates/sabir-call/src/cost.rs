@@ -107,6 +107,9 @@ impl Prices {
 
     /// What these tokens cost. Rounded up to a billionth of a dollar.
     pub fn cost(&self, usage: Usage) -> Cost {
+        if *self == Self::default() {
+            return Cost::UNKNOWN;
+        }
         let (read, written) = (usage.cache_read.unwrap_or(0), usage.cache_write.unwrap_or(0));
         let fresh = usage.input.map(|input| input.saturating_sub(read).saturating_sub(written));
         let (read, written) = (Some(read), Some(written));
@@ -323,6 +326,7 @@ mod tests {
         check(part, [Some(100), Some(9), None, None], r#"{"nano_usd":200000,"at_least":true}"#);
         check(part, [Some(100), Some(0), Some(50), None], r#"{"nano_usd":100000,"at_least":true}"#);
         check(Prices::default(), [Some(1), Some(1), None, None], "null");
+        check(Prices::default(), [Some(0), Some(0), None, None], "null");
         check(Prices::FREE, [Some(9), Some(9), Some(3), Some(3)], r#"{"nano_usd":0}"#);
         // A fraction of a billionth is a whole one: many of them are not lost.
         check(prices(["0.000001", "0", "", ""], None), [Some(1), Some(0), None, None], r#"{"nano_usd":1}"#);

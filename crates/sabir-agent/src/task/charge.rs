@@ -66,9 +66,12 @@ impl Task {
     /// What an answer took, whole or broken off. Must be asked before the answer enters the history.
     pub(super) fn charge(&self, draft: &Draft) -> Charge {
         let usage = draft.usage;
+        // Some servers count nothing and say so with a zero, which no request can have taken.
+        let written = draft_bytes(draft);
+        let counted = |count: Option<u64>, least: usize| count.is_some_and(|count| count > 0 || least == 0);
         let estimate = Usage {
-            input: usage.input.is_none().then(|| tokens(self.request_bytes())),
-            output: usage.output.is_none().then(|| tokens(draft_bytes(draft))),
+            input: (!counted(usage.input, 1)).then(|| tokens(self.request_bytes())),
+            output: (!counted(usage.output, written)).then(|| tokens(written)),
             ..Usage::default()
         };
         let mut all = usage;

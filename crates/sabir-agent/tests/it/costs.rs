@@ -63,6 +63,11 @@ fn what_is_not_reported_is_guessed_and_marked() {
     answer(&mut machine, usage(Some(50), None));
     let second = serde_json::to_value(machine.last_answer()).unwrap();
     assert_eq!((&second["usage"], &second["estimate"]), (&json!({"input": 50}), &json!({"output": 2})));
+    // A zero is no count where something was asked or written.
+    answer(&mut machine, usage(Some(0), Some(0)));
+    let third = serde_json::to_value(machine.last_answer()).unwrap();
+    assert_eq!(third["estimate"]["output"], 2);
+    assert!(third["estimate"]["input"].as_u64().unwrap() > input, "{third}");
 }
 
 #[test]
@@ -88,8 +93,8 @@ fn unknown_prices_stay_unknown() {
     let task = Task::replay(machine.records.clone(), priced()).unwrap();
     let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
     resumed.step(Input::Begin);
-    answer(&mut resumed, usage(Some(1000), Some(0)));
-    assert_eq!(totals(&resumed)["cost"], json!({"nano_usd": 1_000_000, "at_least": true}));
+    answer(&mut resumed, usage(Some(1000), Some(1)));
+    assert_eq!(totals(&resumed)["cost"], json!({"nano_usd": 1_010_000, "at_least": true}));
 }
 
 #[test]
@@ -110,9 +115,9 @@ fn records_of_earlier_versions_are_read() {
 #[test]
 fn the_limit_ends_the_task_before_the_next_turn() {
     let mut machine = Machine::new(limited("0.005"));
-    answer(&mut machine, usage(Some(4000), Some(0)));
+    answer(&mut machine, usage(Some(3990), Some(1)));
     assert_eq!(machine.ended(), None);
-    answer(&mut machine, usage(Some(1000), Some(0)));
+    answer(&mut machine, usage(Some(990), Some(1)));
     assert_eq!(machine.ended(), Some(Outcome::Limit));
     let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
     assert_eq!(message, "the limit of $0.0050 was reached: $0.0050");
@@ -128,9 +133,9 @@ fn a_limit_that_cannot_be_kept_ends_the_task() {
     let mut settings = limited("5");
     settings.prices.up_to = Some(1000);
     let mut machine = Machine::new(settings);
-    answer(&mut machine, usage(Some(1000), Some(0)));
+    answer(&mut machine, usage(Some(1000), Some(1)));
     assert_eq!(machine.ended(), None);
-    answer(&mut machine, usage(Some(1001), Some(0)));
+    answer(&mut machine, usage(Some(1001), Some(1)));
     assert_eq!(machine.ended(), Some(Outcome::Limit));
     let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
     assert!(message.contains("cannot be kept") && message.contains("at least $0.0020"), "{message}");

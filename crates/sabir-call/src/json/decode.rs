@@ -97,6 +97,7 @@ impl ArgumentScanner {
             Escape::Open => true,
             _ => return false,
         };
+        decoded.reserve_exact(chunk.len());
         let ends = marks.decode(chunk, open, decoded);
         if let Some(open) = ends {
             *escape = if open { Escape::Open } else { Escape::None };
@@ -120,7 +121,9 @@ impl ArgumentScanner {
         }
         decoded.push_str(tail);
         if self.state == State::Key {
-            self.key.push_str(if self.over { "" } else { decoded });
+            if let Some(head) = self.head.as_mut().filter(|head| !head.over) {
+                head.key.push_str(decoded);
+            }
         } else {
             out.event(Event::ArgDelta { index: self.index, text: decoded });
         }

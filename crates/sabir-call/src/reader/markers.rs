@@ -10,6 +10,9 @@ use super::triggers::{Letters, Triggers};
 /// Opens a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
+/// Opens a call of Gemma's without its marker.
+pub(super) const GEMMA: &str = "call:";
+
 /// Opens a list of calls of Python's, which mostly stands without it.
 const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
 
@@ -38,7 +41,8 @@ pub(crate) struct Marker {
 pub(crate) enum MarkerKind {
     Json(JsonForm),
     Python(PythonCalls),
-    Gemma(GemmaCalls),
+    /// `true`: without the markers around a call.
+    Gemma(&'static GemmaCalls, bool),
     /// The header of a message of the harmony dialect.
     Channel,
     /// Nothing: it stands around calls.
@@ -154,11 +158,10 @@ fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'st
             let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
             markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
         }
-        Grammar::Gemma(table) => {
-            markers.push((table.open, MarkerKind::Gemma(table)));
+        Grammar::Gemma(ref table) => {
+            markers.push((table.open, MarkerKind::Gemma(table, false)));
             // In prose the word alone says nothing, unless the dialect was chosen.
-            let bare = GemmaCalls { open: "call:", close: "", ..table };
-            markers.extend(chosen.then_some((bare.open, MarkerKind::Gemma(bare))));
+            markers.extend(chosen.then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
         Grammar::Harmony => markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel))),
     }

@@ -22,6 +22,7 @@
 //! ends unfinished JSON there: the fault names the bracket that is missing (`payload/end.rs`).
 
 mod end;
+mod frames;
 mod item;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use crate::json::balance::{Balance, Guard};
 
 use super::region::{Region, Taken, View};
 use end::Marker;
+use frames::{Frame, Frames};
 use item::{Item, Key, Word, meaning};
 
 /// What a dialect says of the region.
@@ -66,21 +68,29 @@ pub(super) struct Payload {
     markers: Markers,
     state: State,
     /// The brackets that are open around and in the call.
-    frames: Vec<Frame>,
+    frames: Frames,
     /// The JSON stands in a fence that has not been closed.
     fenced: bool,
     /// Index of the next call.
     next: u32,
-    /// Offset of the first call's first byte, until that call begins.
-    at: Option<usize>,
+    edge: Edge,
     item: Option<Item>,
-    /// A call that is whole but for whatever closes it, and where its JSON ended.
-    pending: Option<(u32, usize)>,
-    word: Word,
+    /// The key or value of which the source is wanted.
+    word: Option<Box<Word>>,
     balance: Balance,
     scanner: Option<ArgumentScanner>,
     /// Bytes behind the JSON that have been looked at and not taken.
     seen: usize,
+}
+
+/// What is known before and behind a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    None,
+    /// Before the first call: the offset of its first byte.
+    First(usize),
+    /// Behind a call that is whole but for whatever closes it: its index, and where its JSON ended.
+    Pending(u32, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,19 +138,6 @@ enum Tail {
     Brackets,
 }
 
-/// A bracket that is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Frame {
-    /// An array of calls.
-    List,
-    /// A call's object.
-    Item,
-    /// An object inside a call that holds what belongs to it.
-    Inner,
-    /// An object that holds an array of calls and is none itself; its string in single quotes, which the first of them tells.
-    Wrapper(Option<Span>),
-}
-
 /// What a state did with the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Go {
@@ -160,13 +157,12 @@ impl Payload {
         Self {
             markers,
             state: State::Before,
-            frames: Vec::new(),
+            frames: Frames::default(),
             fenced: false,
             next: index,
-            at: Some(at),
+            edge: Edge::First(at),
             item: None,
-            pending: None,
-            word: Word::default(),
+            word: None,
             balance: Balance::value(),
             scanner: None,
             seen: 0,
@@ -176,12 +172,9 @@ impl Payload {
     /// The JSON holds the arguments of this call, which begins here.
     pub(super) fn arguments(markers: Markers, head: Head<'_>, out: &mut dyn Sink) -> Self {
         let mut payload = Self::calls(markers, head.index, head.at);
-        let mut item = Item::new(head.index, head.at, true);
-        item.name = Some((head.name.to_owned(), head.name_at));
-        item.id = head.id.map(str::to_owned);
-        item.arguments = true;
+        let mut item = Item::headed(&head);
         payload.start(&mut item, out);
-        payload.at = None;
+        payload.edge = Edge::None;
         payload.item = Some(item);
         payload.scanner = Some(ArgumentScanner::embedded(head.index, payload.guard()));
         payload
@@ -211,7 +204,7 @@ impl Payload {
             State::Next => return self.next(view, at, byte, out),
             State::FirstKey | State::NextKey => return self.key(view, at, byte, out),
             State::Colon if byte == b':' => {
-                self.state = State::Value(meaning(&self.word.text()));
+                self.state = State::Value(self.word.as_ref().map_or(Key::Unknown, |word| meaning(&word.text())));
                 return Go::To(at + 1);
             }
             State::Value(key) => {
@@ -265,20 +258,19 @@ impl Payload {
     /// Where a call may begin.
     fn item(&mut self, view: View<'_>, at: usize, (byte, again): (u8, bool), out: &mut dyn Sink) -> Go {
         let place = view.offset + at;
-        if byte == b']' && self.frames.last() == Some(&Frame::List) {
+        if byte == b']' && self.frames.last() == Some(Frame::List) {
             if again {
                 self.tell_last(trailing_comma(place), out);
             }
             return self.end_list(view, at, out);
         }
         self.close_pending(None, out);
-        let first = self.at.take();
+        let first = match std::mem::replace(&mut self.edge, Edge::None) {
+            Edge::First(at) => Some(at),
+            Edge::None | Edge::Pending(..) => None,
+        };
         let mut item = Item::new(self.next, first.unwrap_or(place), first.is_some());
-        let slips = self.frames.iter_mut().filter_map(|frame| match frame {
-            Frame::Wrapper(slip) => slip.take(),
-            _ => None,
-        });
-        slips.for_each(|slip| item.tell(single_quotes(slip), out));
+        self.frames.take_slips().for_each(|slip| item.tell(single_quotes(slip), out));
         self.item = Some(item);
         if byte == b'{' {
             self.frames.push(Frame::Item);
@@ -316,7 +308,7 @@ impl Payload {
         let place = view.offset + at;
         match byte {
             b'"' | b'\'' => {
-                self.word.begin(place, false);
+                self.word.get_or_insert_default().begin(place, false);
                 self.balance = Balance::value();
                 self.state = State::Key;
             }
@@ -370,8 +362,8 @@ impl Payload {
             Some(item) => item.tell(fault, out),
             None => self.complain(fault, out),
         }
-        let inner = self.frames.iter().rev().take_while(|frame| **frame == Frame::Inner).count();
-        let object = matches!(self.frames.iter().nth_back(inner), Some(Frame::Item | Frame::Wrapper(_)));
+        let inner = self.frames.outward().take_while(|frame| *frame == Frame::Inner).count();
+        let object = matches!(self.frames.outward().nth(inner), Some(Frame::Item | Frame::Wrapper));
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = Balance::inside(depth, true);
         self.state = State::Broken;
@@ -379,7 +371,7 @@ impl Payload {
 
     /// Begins the call.
     fn start(&mut self, item: &mut Item, out: &mut dyn Sink) {
-        if !item.started {
+        if !item.started() {
             item.start(&self.markers, out);
             self.next = item.index.saturating_add(1);
         }
@@ -390,7 +382,7 @@ impl Payload {
         let Some(mut item) = self.item.take() else { return };
         self.start(&mut item, out);
         item.finish(out);
-        self.pending = Some((item.index, end));
+        self.edge = Edge::Pending(item.index, end);
     }
 
     /// Tells a fault behind the last call that began, which is its own as far as anything is.
@@ -403,9 +395,9 @@ impl Payload {
 
     /// Tells a fault of the call that waits for its end, or of none.
     fn complain(&self, fault: Fault, out: &mut dyn Sink) {
-        out.event(Event::Fault(&match self.pending {
-            Some((index, _)) => fault.in_call(index),
-            None => fault,
+        out.event(Event::Fault(&match self.edge {
+            Edge::Pending(index, _) => fault.in_call(index),
+            Edge::None | Edge::First(_) => fault,
         }));
     }
 }

@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::super::BLANK_CAP;
 use super::super::region::View;
-use super::{FENCE, Frame, Go, Payload, State, Tail, nothing};
+use super::{Edge, FENCE, Frame, Go, Payload, State, Tail, nothing};
 
 /// The longest closing tag that is looked for its end.
 const TAG_CAP: usize = 256;
@@ -63,10 +63,10 @@ impl Payload {
             (Some(_), _) => Some("the JSON of its arguments"),
             (None, State::Broken) => None,
             (None, State::Skip | State::Word(_)) => Some("a closing bracket"),
-            _ if self.frames.last() == Some(&Frame::List) => Some("`]`"),
+            _ if self.frames.last() == Some(Frame::List) => Some("`]`"),
             _ => Some("`}`"),
         };
-        if self.item.is_none() && self.pending.is_none() {
+        if self.item.is_none() && !matches!(self.edge, Edge::Pending(..)) {
             nothing(place, out);
         } else if let Some(missing) = missing.filter(|_| !bare) {
             let span = Span::new(place, place + length);
@@ -113,7 +113,8 @@ impl Payload {
 
     /// Closes the call that waits for its end: there, or where its JSON ended.
     pub(super) fn close_pending(&mut self, at: Option<usize>, out: &mut dyn Sink) {
-        if let Some((index, end)) = self.pending.take() {
+        if let Edge::Pending(index, end) = self.edge {
+            self.edge = Edge::None;
             out.event(Event::CallEnd { index, at: at.unwrap_or(end) });
         }
     }
@@ -200,7 +201,10 @@ impl Payload {
             }
         }
         if marker == Marker::Other || rest.starts_with(BRACKETED) {
-            let span = self.pending.map_or(Span::new(place, place), |(_, end)| Span::new(end, end));
+            let span = match self.edge {
+                Edge::Pending(_, end) => Span::new(end, end),
+                Edge::None | Edge::First(_) => Span::new(place, place),
+            };
             let message = format!("`{close}` is missing");
             self.complain(Fault::warning(FaultKind::WrongClose, span, message).hint("close each call"), out);
             self.close_pending(None, out);
@@ -231,7 +235,7 @@ impl Payload {
         if let Some(mut item) = self.item.take() {
             self.start(&mut item, out);
             out.event(Event::CallCut { index: item.index, why, at });
-        } else if let Some((index, end)) = self.pending.take() {
+        } else if let Edge::Pending(index, end) = self.edge {
             let whole = matches!(self.state, State::After(Tail::Calls | Tail::Nothing)) && !self.fenced;
             match self.markers.stop && whole && why == Cut::Ended {
                 true => out.event(Event::CallEnd { index, at: end }),

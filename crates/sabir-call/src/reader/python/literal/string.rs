@@ -22,8 +22,8 @@ impl Literal {
             }
             (Notation::Python, [a @ (b'"' | b'\''), ..]) => quote(*a, false, 1),
             (Notation::Gemma(_), [b'"', ..]) => Some(Some((Quote::Json, 1))),
-            (Notation::Gemma(marker), _) => {
-                starts(rest, marker).map(|yes| yes.then_some((Quote::Marker(marker), marker.len())))
+            (Notation::Gemma(table), _) => {
+                starts(rest, table.quote).map(|yes| yes.then_some((Quote::Marker(table), table.quote.len())))
             }
             _ => Some(None),
         }

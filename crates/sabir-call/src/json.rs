@@ -3,8 +3,8 @@
 //! Supported: one object, or no text, or `null` (both mean no arguments); as the whole text of a native call, or as a value
 //! inside a longer text. String values are decoded as they arrive, every other value is passed on as its source text,
 //! which the gates parse. A top-level string (doubly encoded arguments) is delivered as one `String` argument with an
-//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate becomes U+FFFD,
-//! with a warning.
+//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate, which no text can
+//! hold, is shown as U+FFFD, with a fault.
 //!
 //! Where strict reading stops at a place where a key or a value should start (single quotes, a bare key, a comma before
 //! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
@@ -33,6 +33,7 @@ use crate::names::Names;
 use balance::{Balance, Guard, Stop, UNGUARDED};
 use decode::Strings;
 use fence::Fence;
+pub(crate) use string::WHOLE;
 use string::{Escape, Marks, PIECE};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
@@ -197,7 +198,7 @@ impl ArgumentScanner {
             State::Source | State::Rest => Some("a closing bracket"),
             _ => Some("`}`"),
         };
-        if matches!(self.state, State::Text(_) | State::Source | State::Rest) {
+        if matches!(self.state, State::Text(_) | State::Source | State::Rest | State::Fenced(..)) {
             out.event(Event::ArgEnd { index: self.index, lead: "", at });
         }
         self.state = State::Broken;
@@ -290,7 +291,7 @@ impl ArgumentScanner {
         }
         self.state = match (self.state, byte) {
             (State::Start, b'{') => State::FirstKey,
-            (State::Start, b'`') if self.origin == Origin::Arguments => return self.begin_fence(at, out),
+            (State::Start, b'`') => return self.begin_fence(at, out),
             (State::Start, b'n') => State::Null(1),
             (State::Start, b'"') => {
                 self.open(ArgForm::String, next, out);

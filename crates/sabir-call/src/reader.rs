@@ -1,7 +1,7 @@
 //! The reader: assistant text in, events out, for every dialect that it listens for.
 //!
 //! Supported: prose with calls in it, in one dialect or in all at once; thoughts, in which only calls in special tokens are
-//! read; mentions (`reader/prose.rs`), which stay text.
+//! read; mentions (`reader/prose.rs`), which stay text; a mark of the byte order before everything, which is dropped.
 //!
 //! Unsupported: a call in a call; markers inside another region; calls in words ("now I call read_file").
 //!
@@ -87,6 +87,8 @@ pub struct Reader {
     state: State,
     prose: Prose,
     utf8: Utf8,
+    /// The first text has come.
+    begun: bool,
     /// Text that could not be decided in the last push.
     hold: String,
     /// A tag, with the white space behind it, that what follows will decide.
@@ -149,6 +151,7 @@ impl Reader {
             state,
             prose: Prose::default(),
             utf8: Utf8::default(),
+            begun: false,
             hold: String::new(),
             held: Buffer::default(),
             blank: Buffer::default(),
@@ -206,6 +209,7 @@ impl Reader {
     /// Takes a piece of text that may hold anything. Apart from [`Self::push`], so that this costs nothing where it is not needed.
     #[inline(never)]
     fn read(&mut self, chunk: &str, out: &mut dyn Sink) {
+        let chunk = if self.begun { chunk } else { self.unmark(chunk) };
         if self.hold.is_empty() {
             let taken = self.run(Window { text: chunk, last: false }, out);
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
@@ -224,6 +228,14 @@ impl Reader {
                 self.hold = text;
             }
         }
+    }
+
+    /// The first text, without a mark of the byte order, which says nothing of the text.
+    fn unmark<'t>(&mut self, chunk: &'t str) -> &'t str {
+        self.begun = !chunk.is_empty();
+        let text = chunk.strip_prefix('\u{feff}').unwrap_or(chunk);
+        self.offset += chunk.len() - text.len();
+        text
     }
 
     /// Ends the text. `why` is what a call that is still open is cut by. Nothing may be pushed afterwards.

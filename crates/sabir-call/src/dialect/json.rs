@@ -111,6 +111,7 @@ and its `arguments`.",
                 },
             ],
             keys: ("name", "parameters", None),
+            methods: true,
             bare: true,
             ..PLAIN
         }),
@@ -223,7 +224,7 @@ JSON object.",
     },
 ];
 
-const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, bare: false };
+const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, methods: false, bare: false };
 
 const fn json(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)

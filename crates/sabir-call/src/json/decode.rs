@@ -10,7 +10,7 @@
 use crate::event::{Event, Sink};
 use crate::fault::{Fault, FaultKind};
 
-use super::string::{Escape, Marks, Unescaped, plain_end, unescape};
+use super::string::{Escape, Marks, Unescaped, WHOLE, plain_end, unescape};
 use super::{ArgumentScanner, State};
 
 /// The string that is being decoded.
@@ -142,8 +142,9 @@ impl ArgumentScanner {
     /// Tells the first lone surrogate.
     fn tell_lone(&mut self, at: usize, out: &mut dyn Sink) {
         if self.strings.first(LONE) {
-            let message = "a lone surrogate escape, which no text can hold; read as U+FFFD";
-            self.warn(Fault::warning(FaultKind::MalformedJson, self.span(at), message), out);
+            let message = "a lone surrogate escape, which no text can hold";
+            let fault = Fault::error(FaultKind::MalformedJson, self.span(at), message);
+            self.warn(fault.hint(WHOLE), out);
         }
     }
 

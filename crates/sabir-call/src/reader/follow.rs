@@ -12,7 +12,7 @@ use super::gemma::Gemma;
 use super::markers::{GEMMA, Marker, MarkerKind, is_special};
 use super::opening::{Kind, Opening};
 use super::payload::{self, Markers, Payload};
-use super::python::Python;
+use super::python::{METHOD, Python};
 use super::region::Machine;
 use super::tag::{Interest, Lexed, lex_in};
 use super::thought::Thought;
@@ -138,6 +138,9 @@ impl Reader {
                 Step::To(at + len)
             }
             Follow::No => {
+                if let Some(dialect) = self.unheard_behind(&opening, rest) {
+                    self.past.unheard(dialect, opening.at, opening.len);
+                }
                 self.not_followed(opening, out);
                 Step::To(at)
             }
@@ -194,11 +197,32 @@ impl Reader {
                     Some(false) => {}
                     None => return Follow::Wait,
                 },
-                MarkerKind::Channel => return Follow::Head(dialect, None),
+                MarkerKind::Methods if python && !list && self.names_method(rest.get(..word).unwrap_or_default()) => {
+                    let python = Python::methods(dialect, index, at);
+                    return Follow::Region(dialect, Machine::Python(Box::new(python)));
+                }
+                MarkerKind::Channel | MarkerKind::Headless => return Follow::Head(dialect, None),
                 _ => {}
             }
         }
         if word > 0 && !called && self.vocabulary.keyed(wrapper).is_some() { Follow::Word(word) } else { Follow::No }
+    }
+
+    /// Whether a word means a tool, or the method that calls one.
+    fn names_method(&self, word: &str) -> bool {
+        self.vocabulary.means(word.strip_suffix(METHOD).unwrap_or(word))
+    }
+
+    /// The dialect that is not listened for and has this marker with what stands behind it.
+    fn unheard_behind(&self, opening: &Opening, rest: &str) -> Option<&'static str> {
+        if !opening.first {
+            return None;
+        }
+        if rest.starts_with('{') {
+            return self.vocabulary.markers.owner(&opening.text());
+        }
+        let name = rest.get(..word_length(rest)).unwrap_or_default();
+        self.vocabulary.unheard_keyed(opening.tag.trim_matches(['<', '>']), name)
     }
 
     /// How sure a marker makes us.
@@ -310,6 +334,9 @@ impl Reader {
 
     /// A message of the harmony dialect, by its header.
     fn begin_channel(&mut self, opening: &Opening, header: &str, at: usize, out: &mut dyn Sink) {
+        // Where the marker is a part of the header, the recipient follows it.
+        let headless = if is_special(&opening.tag) { "" } else { &opening.tag };
+        let (header, at) = (&*format!("{headless}{header}"), at.saturating_sub(headless.len()));
         let until = |text: &str| text.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(text.len());
         let channel = if opening.tag == "<|channel|>" { Some(header) } else { header.split("<|channel|>").nth(1) };
         let channel = channel.map(str::trim_start).map_or("", |text| text.get(..until(text)).unwrap_or_default());

@@ -164,7 +164,11 @@ impl Reader {
             return Interest::Any;
         }
         if self.vocabulary.own().is_none() {
-            return if self.vocabulary.unheard(name).is_some() { Interest::Any } else { Interest::None };
+            return match self.vocabulary.unheard(name) {
+                Some(_) => Interest::Any,
+                None if first && !close && self.vocabulary.unheard_tool(name).is_some() => Interest::Plain,
+                None => Interest::None,
+            };
         }
         match self.vocabulary.resolve(name) {
             Some(_) if close => Interest::Plain,
@@ -193,6 +197,10 @@ impl Reader {
             return None;
         };
         let section = meaning.kind == MarkerKind::Section;
+        // The rest of a header counts where everything begins.
+        if meaning.kind == MarkerKind::Headless && !(self.prose.position() == 0 && self.past.calls == 0) {
+            return None;
+        }
         // Words of a prompt's form count on lines of their own.
         if text.ends_with(':') && !self.prose.is_start() {
             return None;
@@ -279,7 +287,8 @@ impl Reader {
                 }
                 _ => {
                     self.misspelt_call(tag, start);
-                    if let Some(dialect) = self.vocabulary.unheard(tag.name) {
+                    let tool = || self.vocabulary.unheard_tool(tag.name).filter(|_| first && tag.is_plain());
+                    if let Some(dialect) = self.vocabulary.unheard(tag.name).or_else(tool) {
                         self.past.unheard(dialect, start, tag.len);
                     }
                     return Look::Text;

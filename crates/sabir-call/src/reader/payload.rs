@@ -4,7 +4,8 @@
 //! a fence around all that. In an object: the name, the arguments and the id under any of their usual keys, in any order;
 //! an object under `function`, `tool` or `function_call`, which then holds them; an array under `tool_calls`, `calls` or
 //! `tool_uses`, which then holds calls. Single quotes around names and keys: the arguments then go to the gates as they
-//! stand. Other keys are passed over.
+//! stand. A fence around the arguments goes there too. One closing brace too many right before what closes or separates calls is
+//! a warning. Other keys are passed over.
 //!
 //! Unsupported: arguments beside the name instead of under `arguments` (a fault says so), bare words as keys, comments,
 //! and a missing bracket or comma. The call is rejected, and where its brackets end it is over.
@@ -291,6 +292,16 @@ impl Payload {
                 Go::To(at + 1)
             }
             _ => {
+                if byte == b'}' {
+                    match self.extra(view.text.get(at..).unwrap_or_default(), &["]", ","], view.last) {
+                        None => return Go::Wait(at),
+                        Some(true) => {
+                            self.complain(end::extra_bracket(view.offset + at), out);
+                            return Go::To(at + 1);
+                        }
+                        Some(false) => {}
+                    }
+                }
                 self.complain(malformed(view.offset + at, "`,` or `]` was expected after a call"), out);
                 if byte == b'{' {
                     self.state = State::Item(false);

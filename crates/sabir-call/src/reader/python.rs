@@ -43,6 +43,9 @@ use skip::Skip;
 use text::starts;
 use word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
 
+/// What stands behind the name of a tool that is called as a method.
+pub(super) const METHOD: &str = ".call";
+
 /// Reads calls as Python writes them.
 #[derive(Debug)]
 pub(super) struct Python {
@@ -50,6 +53,8 @@ pub(super) struct Python {
     close: &'static str,
     dialect: &'static str,
     state: State,
+    /// A tool may be called as `f.call(…)`.
+    methods: bool,
     /// The calls stand in a list.
     list: bool,
     /// Where the first call begins, until it is open.
@@ -118,6 +123,7 @@ impl Python {
             close: grammar.close,
             dialect,
             state: State::Start,
+            methods: false,
             list: false,
             at: Some(at),
             next: index,
@@ -126,6 +132,11 @@ impl Python {
             literal: Literal::new(Notation::Python),
             skip: None,
         }
+    }
+
+    /// Calls behind a marker, without a list, perhaps as methods.
+    pub(super) fn methods(dialect: &'static str, index: u32, at: usize) -> Self {
+        Self { methods: true, ..Self::new(PythonCalls { open: "", close: "" }, dialect, index, at) }
     }
 
     fn turn(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
@@ -201,6 +212,7 @@ impl Python {
     fn begin_call(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
         let (index, name, end) = (self.next, self.word.as_str(), self.call.end);
         let name_at = end.saturating_sub(name.len());
+        let name = name.strip_suffix(METHOD).filter(|_| self.methods).unwrap_or(name);
         let start = self.at.take().unwrap_or_else(|| {
             let sure = if self.close.is_empty() { Certainty::Likely } else { Certainty::Certain };
             let span = Span::new(name_at, view.offset + at + 1);
@@ -231,6 +243,11 @@ impl Python {
             b']' if self.list => return self.end_list(view, at + 1, out),
             b'\n' | b'\r' | b';' if !self.list => {}
             _ if self.list => return self.wrong(view, at, "`,` or `]` was expected behind the call", out),
+            b'<' if self.methods && text == "<" && !view.last => return Next::Wait(at),
+            b'<' if self.methods && text.starts_with("<|") => {
+                self.end_call(self.call.end, out);
+                return Next::Over(at);
+            }
             _ if self.close.is_empty() => {
                 return self.wrong(view, at, "a new line was expected behind the call", out);
             }

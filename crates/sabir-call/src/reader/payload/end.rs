@@ -5,7 +5,7 @@
 //!
 //! Unsupported: any other text between the JSON and the marker. It may belong to the call, which is rejected.
 //!
-//! Grammar as implemented: `tail = (ws | ";" | "," | fence)* (close | item)`.
+//! Grammar as implemented: `tail = (ws | ";" | "," | fence)* ("}"? close | item)`.
 
 use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
@@ -149,6 +149,14 @@ impl Payload {
                         return Go::Over(from + self.seen);
                     }
                 }
+                b'}' if !close.is_empty() && tail != Tail::Brackets => match self.extra(rest, &[close], view.last) {
+                    None => return Go::Wait(from),
+                    Some(true) => {
+                        self.complain(extra_bracket(view.offset + from + self.seen), out);
+                        self.seen += 1;
+                    }
+                    Some(false) => break,
+                },
                 b'`' if self.fenced && FENCE.starts_with(rest) && !view.last => return Go::Wait(from),
                 _ => break,
             }
@@ -161,6 +169,17 @@ impl Payload {
             return Go::Wait(from);
         }
         self.closing(view, from, tail, out)
+    }
+
+    /// Whether a closing bracket is one too many and no more: one of these follows it. `None`: more text is needed.
+    pub(super) fn extra(&self, rest: &str, follows: &[&str], last: bool) -> Option<bool> {
+        let behind = rest.get(1..).unwrap_or_default();
+        let text = behind.trim_ascii_start();
+        if behind.len() - text.len() > TAG_CAP {
+            return Some(false);
+        }
+        let waits = !last && follows.iter().any(|follow| text.len() < follow.len() && follow.starts_with(text));
+        if waits { None } else { Some(follows.iter().any(|follow| text.starts_with(follow))) }
     }
 
     /// At the first byte behind the JSON that is neither white space nor JSON.
@@ -246,6 +265,12 @@ impl Payload {
             out.event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(at, at), message)));
         }
     }
+}
+
+pub(super) fn extra_bracket(place: usize) -> Fault {
+    let message = "a closing bracket too many stands behind the call";
+    let fault = Fault::warning(FaultKind::ExtraBracket, Span::new(place, place + 1), message);
+    fault.hint("close each bracket once")
 }
 
 fn tag_in_json(place: usize) -> Fault {

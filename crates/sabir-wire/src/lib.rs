@@ -34,6 +34,7 @@ mod arguments;
 mod calls;
 mod failure;
 mod field;
+pub mod frames;
 mod identifier;
 mod loose;
 mod openai_chat;

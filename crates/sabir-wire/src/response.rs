@@ -1,17 +1,18 @@
 //! Response bodies of any wire, streamed or whole, turned into events.
 //!
 //! # Supported
-//! Server-sent events; one JSON object; several JSON values one after the other or in a list, each read like an event
-//! of the stream. Which of them it is shows in the first byte that is not white space.
+//! Server-sent events; binary event streams; one JSON object; several JSON values one after the other or in a list, each
+//! read like an event of the stream. Which of them it is shows in the first byte that is not white space.
 //!
 //! # Unsupported
-//! Binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
+//! Other binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
 
 use sabir_call::{Cut, Event, Fault, FaultKind, ModelErrorKind, Sink, Span, StopReason};
 use serde_json::value::RawValue;
 
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
+use crate::frames::{Frame, FrameDecoder, FrameEvent};
 use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
 use crate::wire::Wire;
 
@@ -37,6 +38,8 @@ pub enum BodyForm {
     Empty,
     /// Server-sent events.
     Stream,
+    /// Binary frames.
+    Frames,
     /// JSON values.
     Whole,
     /// Neither: markup.
@@ -70,6 +73,7 @@ pub struct Decoder {
     reader: Box<dyn Reader>,
     form: BodyForm,
     sse: SseDecoder,
+    frames: FrameDecoder,
     whole: Vec<u8>,
     opening: Vec<u8>,
     too_long: bool,
@@ -115,6 +119,7 @@ impl Decoder {
             reader: wire.reader(),
             form: BodyForm::Empty,
             sse: SseDecoder::new(),
+            frames: FrameDecoder::new(),
             whole: Vec::new(),
             opening: Vec::new(),
             too_long: false,
@@ -130,6 +135,8 @@ impl Decoder {
             bytes = bytes.get(skip..).unwrap_or_default();
             self.form = match bytes.first() {
                 None => return,
+                // The first byte of a frame's length: with another one the frame would be too long.
+                Some(0) => BodyForm::Frames,
                 Some(b'{' | b'[') => BodyForm::Whole,
                 Some(b'<') => BodyForm::Foreign,
                 Some(_) => BodyForm::Stream,
@@ -141,6 +148,10 @@ impl Decoder {
             BodyForm::Stream => {
                 let reader = self.reader.as_mut();
                 self.sse.push(bytes, &mut |event| take(reader, event, out));
+            }
+            BodyForm::Frames => {
+                let reader = self.reader.as_mut();
+                self.frames.push(bytes, &mut |event| take_frame(reader, event, out));
             }
             BodyForm::Whole if self.whole.len() + bytes.len() > MAX_EVENT => self.too_long = true,
             BodyForm::Whole => self.whole.extend_from_slice(bytes),
@@ -165,8 +176,12 @@ impl Decoder {
                 let reader = self.reader.as_mut();
                 self.sse.finish(&mut |event| take(reader, event, out));
             }
+            BodyForm::Frames if how == Close::Clean => {
+                let reader = self.reader.as_mut();
+                self.frames.finish(&mut |event| take_frame(reader, event, out));
+            }
             BodyForm::Whole => self.read_whole(how, out),
-            BodyForm::Stream | BodyForm::Foreign | BodyForm::Empty => {}
+            BodyForm::Stream | BodyForm::Frames | BodyForm::Foreign | BodyForm::Empty => {}
         }
         self.reader.finish(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
@@ -220,6 +235,30 @@ fn take(reader: &mut dyn Reader, event: SseEvent<'_>, out: &mut dyn Sink) {
         SseEvent::TooLong => unreadable(reader, "an event of the stream is too long", out),
         SseEvent::Retry(_) => {}
     }
+}
+
+fn take_frame(reader: &mut dyn Reader, event: FrameEvent<'_>, out: &mut dyn Sink) {
+    match event {
+        FrameEvent::Frame(frame) => read_frame(reader, &frame, out),
+        FrameEvent::Damaged(what) => unreadable(reader, what, out),
+        FrameEvent::TooLong => unreadable(reader, "a frame of the stream is too long", out),
+    }
+}
+
+/// Reads a frame by its `:message-type`: an event of the wire, an error that the API knows (`exception`), or another one.
+fn read_frame(reader: &mut dyn Reader, frame: &Frame<'_>, out: &mut dyn Sink) {
+    let kind = frame.text(":message-type").unwrap_or("event");
+    let text = String::from_utf8_lossy(frame.payload);
+    if kind == "event" {
+        return reader.message(frame.text(":event-type").unwrap_or_default(), &text, out);
+    }
+    let known = ProviderError::read(frame.payload);
+    let code = [":exception-type", ":error-code"].iter().find_map(|name| frame.text(name)).map(str::to_owned);
+    let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
+    let words = frame.text(":error-message").map(str::to_owned).or(known.map(|error| error.message));
+    reader.status_mut().events += 1;
+    reader.lost();
+    failed(reader.status_mut(), ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
 }
 
 /// Notes an event that could not be read.

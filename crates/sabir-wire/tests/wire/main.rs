@@ -11,6 +11,7 @@
 
 mod answers;
 mod corpus;
+mod frames;
 mod histories;
 mod merged;
 mod rules;

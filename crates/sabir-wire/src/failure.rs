@@ -54,8 +54,9 @@ impl ProviderError {
             Some(Value::String(words)) => return Some(Self::new(code_of(outer), words.as_str())),
             _ => outer,
         };
-        let message =
-            ["message", "detail", "error_description", "error_message"].iter().find_map(|key| words(inner, key));
+        let message = ["message", "Message", "detail", "error_description", "error_message"]
+            .iter()
+            .find_map(|key| words(inner, key));
         let code = code_of(inner);
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
@@ -74,7 +75,12 @@ fn words(object: &Map<String, Value>, key: &str) -> Option<String> {
 
 /// The most telling of code, type and status.
 fn code_of(object: &Map<String, Value>) -> String {
-    let mut found = ["code", "type", "status"].iter().filter_map(|key| match object.get(*key)? {
+    let mut found = ["code", "type", "status", "__type"].iter().filter_map(|key| match object.get(*key)? {
+        // Amazon writes the name behind its space, and may add where it is explained: `com.amazon.x#Name:http://…`.
+        Value::String(text) if *key == "__type" => {
+            let name = text.split(':').next().and_then(|name| name.rsplit('#').next());
+            name.filter(|name| !name.is_empty()).map(str::to_owned)
+        }
         Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
@@ -133,7 +139,7 @@ fn of_status(status: u16) -> Option<ModelErrorKind> {
 }
 
 fn of_code(code: &str) -> Option<ModelErrorKind> {
-    const TABLE: [(&str, ModelErrorKind); 18] = [
+    const TABLE: [(&str, ModelErrorKind); 25] = [
         ("overloaded", ModelErrorKind::Unavailable),
         ("api_error", ModelErrorKind::Unavailable),
         ("server_error", ModelErrorKind::Unavailable),
@@ -142,6 +148,14 @@ fn of_code(code: &str) -> Option<ModelErrorKind> {
         ("timeout", ModelErrorKind::Unavailable),
         ("rate_limit", ModelErrorKind::RateLimited),
         ("resource_exhausted", ModelErrorKind::RateLimited),
+        // Amazon's names.
+        ("throttling", ModelErrorKind::RateLimited),
+        ("notready", ModelErrorKind::Unavailable),
+        ("quotaexceeded", ModelErrorKind::Rejected),
+        ("accessdenied", ModelErrorKind::Key),
+        ("resourcenotfound", ModelErrorKind::UnknownModel),
+        ("validation", ModelErrorKind::Rejected),
+        ("unknownoperation", ModelErrorKind::Rejected),
         ("insufficient_quota", ModelErrorKind::Rejected),
         ("billing", ModelErrorKind::Rejected),
         ("authentication", ModelErrorKind::Key),
@@ -204,6 +218,13 @@ mod tests {
         );
         check(r#"{"error":"model 'x' not found"}"#, Some(404), K::UnknownModel, "model 'x' not found");
         check(r#"{"detail":"Not authenticated"}"#, Some(401), K::Key, "Not authenticated");
+        check(
+            r#"{"__type":"com.amazon.coral.service#AccessDeniedException:http://x","Message":"no"}"#,
+            None,
+            K::Key,
+            "no",
+        );
+        check(r#"{"__type":"ThrottlingException","message":"slow"}"#, None, K::RateLimited, "slow");
         check(r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#, None, K::Rejected, "no");
     }
 

@@ -258,23 +258,28 @@ pub fn encode(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec
 }
 
 fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
-    let mut put = |kind: u8, bytes: &[u8]| {
-        out.push(kind);
-        out.extend_from_slice(bytes);
-    };
-    let (kind, bytes) = match value {
-        HeaderValue::Bool(yes) => return Ok(put(u8::from(!yes), &[])),
-        HeaderValue::Byte(number) => return Ok(put(2, &number.to_be_bytes())),
-        HeaderValue::Short(number) => return Ok(put(3, &number.to_be_bytes())),
-        HeaderValue::Int(number) => return Ok(put(4, &number.to_be_bytes())),
-        HeaderValue::Long(number) => return Ok(put(5, &number.to_be_bytes())),
-        HeaderValue::Time(number) => return Ok(put(8, &number.to_be_bytes())),
-        HeaderValue::Uuid(bytes) => return Ok(put(9, &bytes)),
-        HeaderValue::Bytes(bytes) => (6, bytes),
-        HeaderValue::Text(text) => (7, text.as_bytes()),
-    };
+    match value {
+        HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
+        HeaderValue::Byte(number) => put(2, &number.to_be_bytes(), out),
+        HeaderValue::Short(number) => put(3, &number.to_be_bytes(), out),
+        HeaderValue::Int(number) => put(4, &number.to_be_bytes(), out),
+        HeaderValue::Long(number) => put(5, &number.to_be_bytes(), out),
+        HeaderValue::Bytes(bytes) => put_long(6, bytes, out)?,
+        HeaderValue::Text(text) => put_long(7, text.as_bytes(), out)?,
+        HeaderValue::Time(number) => put(8, &number.to_be_bytes(), out),
+        HeaderValue::Uuid(bytes) => put(9, &bytes, out),
+    }
+    Ok(())
+}
+
+fn put(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(bytes);
+}
+
+fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
     let length = u16::try_from(bytes.len()).map_err(|_| FrameError)?;
-    put(kind, &length.to_be_bytes());
+    put(kind, &length.to_be_bytes(), out);
     out.extend_from_slice(bytes);
     Ok(())
 }

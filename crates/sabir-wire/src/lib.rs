@@ -31,6 +31,7 @@
 
 mod anthropic;
 mod arguments;
+mod bedrock;
 mod calls;
 mod failure;
 mod field;

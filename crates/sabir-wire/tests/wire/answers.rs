@@ -34,6 +34,7 @@ fn argument() -> impl Strategy<Value = (String, ArgForm, Vec<String>)> {
 fn piece(wire: Wire) -> BoxedStrategy<Piece> {
     let kept = match wire {
         Wire::Anthropic => json!({"type": "redacted_thinking", "data": "x"}),
+        Wire::Bedrock => json!({"reasoningContent": {"redactedContent": "aGk="}}),
         _ => json!({"type": "reasoning.encrypted", "data": "x"}),
     };
     let arguments = proptest::collection::vec(argument(), 0..3).prop_map(|mut arguments| {
@@ -148,6 +149,11 @@ proptest! {
     }
 
     #[test]
+    fn bedrock_answers_come_back(pieces in proptest::collection::vec(piece(Wire::Bedrock), 0..7)) {
+        check(Wire::Bedrock, &pieces);
+    }
+
+    #[test]
     fn a_cut_call_stays_cut(arguments in proptest::collection::vec(argument(), 0..2), limit in any::<bool>()) {
         let why = if limit { Cut::Limit } else { Cut::Ended };
         for wire in Wire::ALL {
@@ -163,6 +169,11 @@ fn signatures_go_where_they_belong() {
     let signed = |signature: &str| json!({"type": "thinking", "signature": signature});
     check(
         Wire::Anthropic,
+        &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
+    );
+    let signed = |signature: &str| json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+    check(
+        Wire::Bedrock,
         &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
     );
 }

@@ -33,6 +33,18 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             0..3,
         )
         .boxed(),
+        Wire::Bedrock => proptest::collection::vec(
+            prop_oneof![
+                ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+                    Part::Thought { text, opaque: Some(kept(data)) }
+                }),
+                "[a-z]{4}"
+                    .prop_map(move |data| Part::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}})))),
+            ],
+            0..3,
+        )
+        .boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
                 let plain = plain.map(|text| Part::Thought { text, opaque: None });
@@ -111,7 +123,8 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
                 json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
             let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
             Request {
-                model: "m".into(),
+                // Only a model of Anthropic's is told there to make one call, or none.
+                model: if wire == Wire::Bedrock { "eu.anthropic.m:0" } else { "m" }.into(),
                 system: "Be brief.".into(),
                 messages,
                 tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
@@ -149,6 +162,11 @@ proptest! {
     #[test]
     fn openai_chat_requests_come_back(request in request(Wire::OpenAiChat)) {
         check(Wire::OpenAiChat, &request);
+    }
+
+    #[test]
+    fn bedrock_requests_come_back(request in request(Wire::Bedrock)) {
+        check(Wire::Bedrock, &request);
     }
 
     #[test]

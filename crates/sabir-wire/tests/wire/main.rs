@@ -1,4 +1,4 @@
-//! Both wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
+//! All wires, both directions: the recordings, the merge rules, every split, every cut, and back again.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,9 @@
 )]
 
 mod answers;
+mod bedrock;
 mod corpus;
+mod cuts;
 mod frames;
 mod histories;
 mod merged;

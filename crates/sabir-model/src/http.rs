@@ -136,6 +136,7 @@ impl HttpModel {
         let mut attempt = 1;
         loop {
             let sending = client.post(self.provider.url(&request.model)).headers(headers.clone()).body(body.clone());
+            let sending = sending.headers(asked.signature(&body)?);
             let failure = match self.attempt(sending, request, asked, sink).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,

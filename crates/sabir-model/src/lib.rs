@@ -33,6 +33,7 @@ mod refusal;
 mod retry;
 mod scripted;
 mod secret;
+mod signing;
 
 pub use catalogue::{Catalogue, Entry};
 pub use http::{Deadlines, HttpModel};
@@ -41,3 +42,4 @@ pub use provider::{KNOWN, Known, Provider};
 pub use retry::{Retries, Retry};
 pub use scripted::{Reply, ScriptedModel};
 pub use secret::Secret;
+pub use signing::Signing;

@@ -97,7 +97,7 @@ impl ScriptedProvider {
     /// What a client of that wire takes for the base URL.
     pub fn base_url(&self, wire: Wire) -> String {
         match wire {
-            Wire::Anthropic => format!("http://{}", self.address),
+            Wire::Anthropic | Wire::Bedrock => format!("http://{}", self.address),
             _ => format!("http://{}/v1", self.address),
         }
     }

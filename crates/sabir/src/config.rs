@@ -38,6 +38,7 @@ use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Known, Provider, Retri
 use sabir_wire::Wire;
 use serde::Deserialize;
 
+use crate::amazon;
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
 use crate::repairs;
@@ -198,7 +199,11 @@ impl Config {
             provider.base_url.clone_from(url);
         }
         provider.key = self.key(name, known)?;
-        if provider.key.is_none() && needs_key(known, own) && moved.is_none() {
+        if provider.wire == Wire::Bedrock {
+            let usual = known.is_some_and(|known| known.base_url == provider.base_url);
+            amazon::equip(&mut provider, usual, amazon::variable);
+        }
+        if provider.key.is_none() && provider.signing.is_none() && needs_key(known, own) && moved.is_none() {
             let variable = known.and_then(|known| known.key_name).or(own.and_then(|own| own.key_env.as_deref()));
             return Err(Failure::usage(format!(
                 "no key for {name}: set {}, or `key` under [providers.{name}] in config.toml",
@@ -243,7 +248,8 @@ fn needs_key(known: Option<&Known>, own: Option<&ProviderConfig>) -> bool {
 
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, Failure> {
     Wire::from_name(wire).ok_or_else(|| {
-        Failure::usage(format!("[providers.{provider}]: `{wire}` is no wire: use anthropic or openai-chat"))
+        let names: Vec<_> = Wire::ALL.iter().map(|wire| wire.name()).collect();
+        Failure::usage(format!("[providers.{provider}]: `{wire}` is no wire: use one of {}", names.join(", ")))
     })
 }
 

@@ -3,7 +3,7 @@
 //! A record is kept before its consequences are begun. Dropping the future, or cancelling, drops the request and the
 //! running tools with everything that they started.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,6 +77,15 @@ enum Happening {
     Expired,
 }
 
+/// The tools that run, and what those said that ended before one that was started earlier: results come in the order of their
+/// calls, so that the same answers make the same task.
+#[derive(Default)]
+struct Running {
+    works: JoinSet<(CallId, ToolOutput)>,
+    order: VecDeque<CallId>,
+    early: HashMap<CallId, ToolOutput>,
+}
+
 type Outputs = (mpsc::Sender<(CallId, String)>, mpsc::Receiver<(CallId, String)>);
 
 impl Driver<'_> {
@@ -89,7 +98,7 @@ impl Driver<'_> {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
         let begin = words.map_or(Input::Begin, Input::Said);
         let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(begin)).collect();
-        let mut tools = JoinSet::new();
+        let mut tools = Running::default();
         let mut outputs: Outputs = mpsc::channel(64);
         let mut question = None;
         loop {
@@ -107,7 +116,7 @@ impl Driver<'_> {
                     Effect::Question(asked) => question = Some(asked),
                     Effect::Stop => {
                         question = None;
-                        tools.shutdown().await;
+                        tools.stop().await;
                     }
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
@@ -162,17 +171,12 @@ impl Driver<'_> {
         task.step(Input::Weighed(id, access))
     }
 
-    fn start(
-        &self,
-        task: &Task,
-        id: CallId,
-        tools: &mut JoinSet<(CallId, ToolOutput)>,
-        outputs: &mpsc::Sender<(CallId, String)>,
-    ) {
+    fn start(&self, task: &Task, id: CallId, tools: &mut Running, outputs: &mpsc::Sender<(CallId, String)>) {
         let tool =
             task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
         let outputs = outputs.clone();
-        tools.spawn(async move {
+        tools.order.push_back(id.clone());
+        tools.works.spawn(async move {
             let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };
             let name = id.clone();
             let work = async move {
@@ -187,7 +191,7 @@ impl Driver<'_> {
 
     async fn wait(
         &mut self,
-        tools: &mut JoinSet<(CallId, ToolOutput)>,
+        tools: &mut Running,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
         question: Option<&Question>,
         deadline: Option<Instant>,
@@ -198,7 +202,7 @@ impl Driver<'_> {
                 () = self.cancel.cancelled() => Happening::Cancelled,
                 () = until(deadline) => Happening::Expired,
                 Some((call, text)) = outputs.recv() => Happening::Output(call, text),
-                Some(Ok((call, output))) = tools.join_next() => Happening::Ran(call, output),
+                Some((call, output)) = tools.next() => Happening::Ran(call, output),
             };
         };
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
@@ -216,6 +220,26 @@ impl Driver<'_> {
         while let Ok((call, text)) = outputs.try_recv() {
             self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
         }
+    }
+}
+
+impl Running {
+    /// The next result; `None` if nothing runs. Dropping the future loses nothing.
+    async fn next(&mut self) -> Option<(CallId, ToolOutput)> {
+        loop {
+            if let Some(output) = self.order.front().and_then(|call| self.early.remove(call)) {
+                return self.order.pop_front().map(|call| (call, output));
+            }
+            if let Ok((call, output)) = self.works.join_next().await? {
+                self.early.insert(call, output);
+            }
+        }
+    }
+
+    async fn stop(&mut self) {
+        self.works.shutdown().await;
+        self.order.clear();
+        self.early.clear();
     }
 }
 

@@ -11,8 +11,8 @@
 //! let start = Start { task: TaskId::new("t1"), prompt, workspace, model, protocol: Protocol::Native, version };
 //! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
-//! let attended = Attended::No;
-//! let settings = Settings { system, model, tools, readers, rules, attended, limits, repairs, max_output: None };
+//! let (attended, prices) = (Attended::No, Default::default());
+//! let settings = Settings { system, model, tools, readers, rules, attended, limits, repairs, max_output: None, prices };
 //! let (mut task, started) = Task::new(start, settings.clone());
 //! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
 //!
@@ -41,6 +41,6 @@ pub use context::Instructions;
 pub use drive::{Cancel, Driver, User};
 pub use event::{Moment, Question, Reply, TaskEvent};
 pub use policy::{Judgement, RuleError, Rules};
-pub use record::{Answered, Check, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
-pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task};
+pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
+pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task, Totals};
 pub use tool::{Access, Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};

@@ -5,7 +5,7 @@
 //!
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
-use sabir_call::{CallId, CallResult, Fault, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
+use sabir_call::{CallId, CallResult, Cost, Fault, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
 
@@ -49,12 +49,7 @@ pub enum Record {
     /// The model answered in full.
     Answered(Answered),
     /// The model could not be asked, or its answer broke off. Nothing of it is kept.
-    Failed {
-        /// What kind of failure.
-        error: ModelErrorKind,
-        /// In words.
-        message: String,
-    },
+    Failed(Failed),
     /// A call was judged.
     Judged {
         /// The call.
@@ -111,14 +106,38 @@ pub struct Answered {
     /// Faults that concern no call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
-    /// Tokens.
+    /// Tokens, as the provider reported them.
     pub usage: Usage,
+    /// Guesses (bytes / 4) for what it did not report.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub estimate: Usage,
+    /// What it cost, as far as that was known then.
+    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    pub cost: Cost,
     /// Why the provider says it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
     /// What the model is to be told of its mistakes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+}
+
+/// Why there is no answer, and what that took all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What kind of failure.
+    pub error: ModelErrorKind,
+    /// In words.
+    pub message: String,
+    /// Tokens of an answer that broke off, as far as the provider reported them.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub usage: Usage,
+    /// Guesses (bytes / 4) for what it did not report.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub estimate: Usage,
+    /// What it cost, as far as that was known then.
+    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    pub cost: Cost,
 }
 
 /// What the gates said of one call.
@@ -137,6 +156,15 @@ pub struct Check {
     /// Why it may not run, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+}
+
+/// Records of earlier versions tell no cost.
+fn unknown() -> Cost {
+    Cost::UNKNOWN
+}
+
+fn is_silent(usage: &Usage) -> bool {
+    *usage == Usage::default()
 }
 
 impl Check {

@@ -9,21 +9,24 @@
 //! written down (law 7).
 
 pub(crate) mod calls;
+mod charge;
 mod completion;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Request, Role, Sink,
-    StopReason, ToolSet, Usage,
+    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
+    Request, Role, Sink, StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
 use crate::event::{Question, Reply};
 use crate::policy::Rules;
-use crate::record::{Outcome, Record, Speaker, Start};
+use crate::record::{Failed, Outcome, Record, Speaker, Start};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
+use charge::Charge;
+pub use charge::Totals;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -49,6 +52,8 @@ pub struct Settings {
     pub repairs: Repairs,
     /// The most tokens of one answer; `None`: the provider's default.
     pub max_output: Option<u64>,
+    /// What the model costs today.
+    pub prices: Prices,
 }
 
 /// Whether somebody can be asked.
@@ -71,11 +76,14 @@ pub struct Limits {
     pub reminders: u32,
     /// How often a turn is asked again after its answer broke off.
     pub retries: u32,
+    /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
+    /// asked, so the turn that reaches it is finished.
+    pub cost: Option<Dollars>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: None, mistakes: 6, reminders: 2, retries: 3 }
+        Self { turns: None, mistakes: 6, reminders: 2, retries: 3, cost: None }
     }
 }
 
@@ -146,12 +154,12 @@ pub struct Task {
     phase: Phase,
     turn: Option<Turn>,
     counts: Counts,
-    usage: Usage,
+    totals: Totals,
     question: Option<Question>,
     /// Answers before the task was resumed.
     earlier_turns: u32,
-    /// The last answer was ended by the output limit.
-    cut_by_limit: bool,
+    /// Why the last answer stopped.
+    stop: Option<StopReason>,
 }
 
 /// What the machine waits for.
@@ -175,6 +183,8 @@ struct Counts {
     without_call: u32,
     failures: u32,
     denials: u32,
+    /// What was spent since the task was begun or resumed.
+    spent: Cost,
     /// The mistakes that the model was told of.
     told: Repetition,
 }
@@ -223,10 +233,10 @@ impl Task {
             phase: Phase::Paused,
             turn: None,
             counts: Counts::default(),
-            usage: Usage::default(),
+            totals: Totals::default(),
             question: None,
             earlier_turns: 0,
-            cut_by_limit: false,
+            stop: None,
         }
     }
 
@@ -240,9 +250,9 @@ impl Task {
         &self.history
     }
 
-    /// Tokens so far.
-    pub fn usage(&self) -> Usage {
-        self.usage
+    /// Tokens and money so far, those before a resume included.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// Answers so far, counted since the task was begun or resumed.
@@ -306,8 +316,8 @@ impl Task {
                 self.counts.turns = self.counts.turns.saturating_add(1);
                 self.counts.failures = 0;
                 self.note_mistakes(answered);
-                self.usage.add(answered.usage);
-                self.cut_by_limit = answered.stop == Some(StopReason::Length);
+                self.take_charge(Charge::of(answered));
+                self.stop = answered.stop;
                 self.draft = Draft::default();
                 match Turn::open(answered) {
                     Some(turn) => {
@@ -320,7 +330,8 @@ impl Task {
                     }
                 }
             }
-            Record::Failed { .. } => {
+            Record::Failed(failed) => {
+                self.take_charge(Charge::of_failed(failed));
                 self.counts.failures = self.counts.failures.saturating_add(1);
                 self.draft = Draft::default();
             }
@@ -333,6 +344,11 @@ impl Task {
             Record::Result(result) => self.take_result(result),
             Record::Ended { .. } => self.phase = Phase::Over,
         }
+    }
+
+    fn take_charge(&mut self, charge: Charge) {
+        self.totals.add(charge);
+        self.counts.spent += charge.cost;
     }
 
     fn take_result(&mut self, result: &CallResult) {
@@ -399,6 +415,9 @@ impl Task {
             let message = format!("the limit of {} turns was reached", self.turns());
             return self.end(Outcome::Limit, &message, effects);
         }
+        if let Some(message) = self.cost_limit() {
+            return self.end(Outcome::Limit, &message, effects);
+        }
         self.phase = Phase::Asking;
         effects.push(Effect::Ask);
     }
@@ -420,13 +439,15 @@ impl Task {
     fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
         // What failed before its answer began has been repeated by the model itself, with pauses.
         let began = self.draft != Draft::default();
-        self.keep(Record::Failed { error: error.kind, message: error.message.clone() }, effects);
+        // Nobody pays for a request that was refused; what broke off has been paid for as far as it came.
+        let Charge { usage, estimate, cost } = if began { self.charge(&self.draft) } else { Charge::default() };
+        let failed = Failed { error: error.kind, message: error.message.clone(), usage, estimate, cost };
+        self.keep(Record::Failed(failed), effects);
         if began && error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
-            effects.push(Effect::Ask);
-            return;
+            return self.ask(effects);
         }
         let outcome = match error.kind {
-            ModelErrorKind::Key | ModelErrorKind::UnknownModel => Outcome::Misconfigured,
+            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Cassette => Outcome::Misconfigured,
             _ => Outcome::ProviderFailed,
         };
         self.end(outcome, &error.message, effects);

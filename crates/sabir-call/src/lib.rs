@@ -52,6 +52,7 @@
 //! nobody needs to know how a call was spelled. For a model that can only write, [`render_request`] teaches the tools in
 //! words and [`Prompted`] reads the calls out of the answer.
 
+mod cost;
 pub mod dialect;
 mod draft;
 mod event;
@@ -65,6 +66,7 @@ mod prompted;
 mod reader;
 mod tool;
 
+pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, Prices};
 pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
 pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};

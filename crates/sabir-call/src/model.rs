@@ -164,6 +164,8 @@ pub enum ModelErrorKind {
     Broken,
     /// The answer is in no format that the wire knows.
     Format,
+    /// A recording is played, and it does not hold what was asked. Nothing was sent.
+    Cassette,
 }
 
 impl ModelErrorKind {

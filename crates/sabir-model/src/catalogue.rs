@@ -1,17 +1,32 @@
 //! What is known of models by their names.
 //!
 //! Names are matched by pattern, since providers add dates, sizes and owners to them: `anthropic/claude-sonnet-4-5-20250929`
-//! is matched by `claude-sonnet-4`. The table holds published figures only; what is unknown stays `None`, and a user's own
-//! entries come first.
+//! is matched by `claude-sonnet-4-5`. Another version (`gpt-5.9` where the table ends at `gpt-5.5`) takes over what its family
+//! can do, and no figure. A price holds only for the very model, at its vendor's own address: resellers have their own.
+//!
+//! Source of the facts: the vendors' model and price lists, as published by them and collected in the public catalogue
+//! models.dev, read in 2026. What is contradictory there, changes by the hour or could not be read is left out: unknown is
+//! `None`, never zero. A user's own entries come first.
 
+mod table;
+
+use sabir_call::Prices;
 use serde::{Deserialize, Serialize};
+
+use crate::provider::{Provider, is_local};
+
+pub(crate) use table::table;
 
 /// What is known of the models that a pattern matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Entry {
-    /// What the name begins with, behind its last `/`; letter case does not count. The longest pattern wins.
+    /// What the name begins with: behind its last `/`, or the whole of it, or `PROVIDER/` and the whole; letter case does
+    /// not count. The longest pattern wins.
     pub pattern: String,
+    /// Who makes it and sells it; `None` for open weights that anybody serves.
+    #[serde(skip_deserializing)]
+    pub vendor: Option<String>,
     /// The context in tokens, input and output together.
     pub context: Option<u64>,
     /// The most output tokens of one response.
@@ -20,6 +35,12 @@ pub struct Entry {
     pub native: Option<bool>,
     /// The dialect to prompt it in, if it is prompted.
     pub dialect: Option<String>,
+    /// Whether it reads images.
+    pub images: Option<bool>,
+    /// Whether it can think before it answers.
+    pub thinking: Option<bool>,
+    /// What its vendor wants for a million tokens; of a user's own entry, what its provider wants.
+    pub prices: Option<Prices>,
 }
 
 /// The table with a user's own entries before it.
@@ -28,49 +49,16 @@ pub struct Catalogue {
     own: Vec<Entry>,
 }
 
-/// Pattern, context, output, native calls. 0: unknown.
-const TABLE: [(&str, u64, u64, bool); 40] = [
-    ("claude-3-haiku", 200_000, 4_096, true),
-    ("claude-3-opus", 200_000, 4_096, true),
-    ("claude-3-5-haiku", 200_000, 8_192, true),
-    ("claude-3-5-sonnet", 200_000, 8_192, true),
-    ("claude-3-7-sonnet", 200_000, 64_000, true),
-    ("claude-opus-4", 200_000, 32_000, true),
-    ("claude-sonnet-4", 200_000, 64_000, true),
-    ("claude-haiku-4", 200_000, 64_000, true),
-    ("claude-opus-4-5", 200_000, 64_000, true),
-    ("claude", 200_000, 0, true),
-    ("gpt-3.5-turbo", 16_385, 4_096, true),
-    ("gpt-4-turbo", 128_000, 4_096, true),
-    ("gpt-4o", 128_000, 16_384, true),
-    ("gpt-4.1", 1_047_576, 32_768, true),
-    ("gpt-5", 400_000, 128_000, true),
-    ("gpt-oss", 131_072, 0, true),
-    ("gpt-5-chat", 128_000, 16_384, true),
-    ("o3", 200_000, 100_000, true),
-    ("o4-mini", 200_000, 100_000, true),
-    ("gemini-2.0-flash", 1_048_576, 8_192, true),
-    ("gemini-2.5-flash", 1_048_576, 65_536, true),
-    ("gemini-2.5-pro", 1_048_576, 65_536, true),
-    ("gemini", 0, 0, true),
-    ("deepseek-chat", 128_000, 8_192, true),
-    ("deepseek-r1", 128_000, 0, false),
-    ("deepseek-r1-0528", 128_000, 0, true),
-    ("grok", 0, 0, true),
-    ("grok-3", 131_072, 0, true),
-    ("grok-4", 256_000, 0, true),
-    ("mistral-large", 128_000, 0, true),
-    ("qwen3", 0, 0, true),
-    ("llama-3.1", 128_000, 0, true),
-    ("llama-3.3", 128_000, 0, true),
-    ("kimi-k2", 0, 0, true),
-    ("glm-4", 0, 0, true),
-    ("llama-2", 4_096, 0, false),
-    ("codellama", 16_384, 0, false),
-    ("gemma-2", 8_192, 0, false),
-    ("gemma-3", 0, 0, false),
-    ("phi-3", 0, 0, false),
-];
+/// How a name lies to a pattern that it begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kin {
+    /// The very model: the same name, or with a date or `-latest` behind it.
+    Same,
+    /// A size, a tuning or another name of the same version.
+    Variant,
+    /// Another version.
+    Version,
+}
 
 impl Catalogue {
     /// The table, with a user's entries that win over it.
@@ -78,56 +66,88 @@ impl Catalogue {
         Self { own }
     }
 
-    /// What is known of a model. Fields that the user's entry leaves open are filled from the table.
+    /// All entries: the user's, then the table's.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.own.iter().chain(table())
+    }
+
+    /// What is known of a model. Fields that the user's entry leaves open are filled from the table; the table's prices are
+    /// its vendor's, see [`Catalogue::prices`] for what is paid somewhere.
     pub fn find(&self, model: &str) -> Option<Entry> {
-        let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-        let whole = model.to_ascii_lowercase();
-        let own = self.own.iter().filter(|entry| {
-            let pattern = entry.pattern.to_ascii_lowercase();
-            !pattern.is_empty() && (name.starts_with(&pattern) || whole.starts_with(&pattern))
+        let own = self.own(|entry| matches(&entry.pattern, "", model));
+        let known = find(model).map(|(entry, kin)| match kin {
+            Kin::Same => entry.clone(),
+            Kin::Variant => Entry { prices: None, ..entry.clone() },
+            Kin::Version => Entry { context: None, output: None, prices: None, ..entry.clone() },
         });
-        let own = own.max_by_key(|entry| entry.pattern.len()).cloned();
-        let rows = TABLE.iter().filter(|(pattern, ..)| name.starts_with(pattern));
-        let known = rows.max_by_key(|(pattern, ..)| pattern.len()).map(|(pattern, context, output, native)| Entry {
-            pattern: (*pattern).to_owned(),
-            context: Some(*context).filter(|context| *context > 0),
-            output: Some(*output).filter(|output| *output > 0),
-            native: Some(*native),
-            dialect: None,
-        });
-        match (own, known) {
+        match (own.cloned(), known) {
             (Some(own), Some(known)) => Some(Entry {
+                vendor: known.vendor,
                 context: own.context.or(known.context),
                 output: own.output.or(known.output),
                 // A dialect of the user's own says that the model is to be prompted.
                 native: own.native.or(if own.dialect.is_some() { Some(false) } else { known.native }),
+                images: own.images.or(known.images),
+                thinking: own.thinking.or(known.thinking),
+                prices: own.prices.or(known.prices),
                 ..own
             }),
             (own, known) => own.or(known),
         }
     }
+
+    /// What a model costs at a provider: what the user says; nothing on a server of this machine; the vendor's prices at the
+    /// vendor's own address. Anything else is unknown.
+    pub fn prices(&self, provider: &Provider, model: &str) -> Prices {
+        let told = |entry: &Entry| entry.prices.is_some() && matches(&entry.pattern, &provider.name, model);
+        if let Some(prices) = self.own(told).and_then(|entry| entry.prices) {
+            return prices;
+        }
+        let hosted = model.ends_with("-cloud") || model.ends_with(":cloud");
+        if is_local(provider) && !hosted {
+            return Prices::FREE;
+        }
+        let known = find(model).filter(|(_, kin)| *kin == Kin::Same).map(|(entry, _)| entry);
+        let own = known.filter(|entry| entry.vendor.as_deref().is_some_and(|vendor| table::sells(vendor, provider)));
+        own.and_then(|entry| entry.prices).unwrap_or_default()
+    }
+
+    fn own(&self, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        self.own.iter().filter(|entry| !entry.pattern.is_empty() && fits(entry)).max_by_key(|entry| entry.pattern.len())
+    }
+}
+
+/// Whether a user's pattern speaks of that model of that provider.
+fn matches(pattern: &str, provider: &str, model: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
+    let whole = format!("{provider}/{model}").to_ascii_lowercase();
+    let names = [Some(whole.as_str()), whole.split_once('/').map(|(_, id)| id), whole.rsplit('/').next()];
+    names.into_iter().flatten().any(|name| name.starts_with(&pattern))
+}
+
+/// The row of a model, the longest pattern first, and how near it is.
+fn find(model: &str) -> Option<(&'static Entry, Kin)> {
+    let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let rows = table().iter().filter(|entry| name.starts_with(&entry.pattern));
+    let entry = rows.max_by_key(|entry| entry.pattern.len())?;
+    Some((entry, kin(name.get(entry.pattern.len()..).unwrap_or_default())))
+}
+
+/// What the rest of a name behind its pattern says.
+fn kin(rest: &str) -> Kin {
+    // `-9` and `-9-mini` count versions; `-70b` is a size, `-2507` a date.
+    let number = rest.strip_prefix('-').unwrap_or(rest);
+    let length = number.bytes().take_while(u8::is_ascii_digit).count();
+    let behind = number.as_bytes().get(length);
+    let counts = (1..=2).contains(&length) && matches!(behind, None | Some(b'-' | b'.'));
+    if counts || rest.starts_with(|c: char| c == '.' || c.is_ascii_digit()) {
+        return Kin::Version;
+    }
+    let dated = ["-latest", "-preview"].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
+    let digits = dated.bytes().filter(u8::is_ascii_digit).count();
+    let date = dated.starts_with('-') && digits >= 4 && dated.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    if dated.is_empty() || date { Kin::Same } else { Kin::Variant }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_pattern_wins() {
-        let catalogue = Catalogue::default();
-        let output = |model: &str| catalogue.find(model).and_then(|entry| entry.output);
-        assert_eq!(output("claude-opus-4-20250514"), Some(32_000));
-        assert_eq!(output("anthropic/Claude-Opus-4-5"), Some(64_000));
-        assert_eq!(output("gpt-4o-mini-2024-07-18"), Some(16_384));
-        assert_eq!(catalogue.find("my-own-model"), None);
-        assert_eq!(catalogue.find("deepseek-r1:32b").and_then(|entry| entry.native), Some(false));
-    }
-
-    #[test]
-    fn own_entries_come_first_and_are_filled() {
-        let own =
-            Entry { pattern: "gpt-4o".into(), output: Some(9), dialect: Some("invoke".into()), ..Entry::default() };
-        let found = Catalogue::new(vec![own]).find("openai/gpt-4o").unwrap();
-        assert_eq!((found.context, found.output, found.native), (Some(128_000), Some(9), Some(false)));
-    }
-}
+mod tests;

@@ -4,31 +4,34 @@
 //! own: to connect; from sending to the first byte of the answer; between two pieces of the body; and between two events,
 //! so that pings alone do not keep a dead answer alive.
 
-use std::error::Error;
-use std::sync::OnceLock;
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Response};
 use sabir_call::dialect::{dialect, dialects};
-use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
+use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request};
 use sabir_wire::{BodyForm, Close, Decoder};
-use tokio::time::{Instant, timeout, timeout_at};
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::front::Front;
+use crate::network::Network;
 use crate::provider::Provider;
-use crate::refusal::Asked;
-use crate::retry::{Retries, Retry};
+use crate::refusal::{Asked, is_stale};
+use crate::retry::{Patience, Retries, Retry};
+use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
+
+mod taped;
+
+use taped::Output;
 
 /// The most bytes of an error response that are read.
 const MAX_ERROR: usize = 64 << 10;
 
-/// The output limit asked for when the request names none and the catalogue knows a higher one.
-const MAX_DEFAULT_OUTPUT: u64 = 32_000;
-
 /// How long each phase may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Deadlines {
     /// To connect, TLS included.
     pub connect: Duration,
@@ -61,9 +64,10 @@ pub struct HttpModel {
     provider: Provider,
     deadlines: Deadlines,
     retries: Retries,
-    catalogue: Catalogue,
+    output: Output,
     on_retry: Option<OnRetry>,
-    client: OnceLock<Client>,
+    transport: OnceLock<Arc<dyn Transport>>,
+    patience: Patience,
 }
 
 /// Why an attempt failed.
@@ -92,9 +96,10 @@ impl HttpModel {
             provider,
             deadlines: Deadlines::default(),
             retries: Retries::default(),
-            catalogue: Catalogue::default(),
+            output: Output::Catalogue(Catalogue::default()),
             on_retry: None,
-            client: OnceLock::new(),
+            transport: OnceLock::new(),
+            patience: Patience::default(),
         }
     }
 
@@ -115,7 +120,7 @@ impl HttpModel {
     /// Sets what is known of models; their output limit is asked for where a request names none.
     #[must_use]
     pub fn catalogue(mut self, catalogue: Catalogue) -> Self {
-        self.catalogue = catalogue;
+        self.output = Output::Catalogue(catalogue);
         self
     }
 
@@ -128,27 +133,77 @@ impl HttpModel {
 
     async fn ask(&self, request: &Request, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
         let asked = Asked { provider: &self.provider, model: &request.model };
-        let body = self.body(request, asked)?;
-        let headers = self.headers(asked)?;
-        let client = self.client(asked)?;
-        let seed = body.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        let attempts = self.retries.limit.saturating_add(1);
+        let (url, headers) = (self.provider.url(&request.model), self.headers(asked)?);
+        let mut post = Post { url, headers, body: self.body(&self.fresh(request), asked)? };
+        let seed = post.body.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
+        if let Some((count, error)) = self.patience.broken().filter(|_| self.retries.limit > 0) {
+            self.pause(count, None, (error, seed)).await?;
+        }
         let mut attempt = 1;
         loop {
-            let sending = client.post(self.provider.url(&request.model)).headers(headers.clone()).body(body.clone());
-            let sending = sending.headers(asked.signature(&body)?);
-            let failure = match self.attempt(sending, request, asked, sink).await {
-                Ok(()) => return Ok(()),
+            post.headers.extend(asked.signature(&post.body)?);
+            let Failure { error, again } = match self.attempt(&post, request, asked, sink).await {
+                Ok(()) => {
+                    self.patience.calm();
+                    return Ok(());
+                }
                 Err(failure) => failure,
             };
-            let Some(wish) = failure.again.filter(|_| attempt < attempts) else { return Err(failure.error) };
-            let wait = self.retries.wait(attempt, wish, seed);
-            if let Some(tell) = &self.on_retry {
-                tell(&Retry { attempt, attempts, wait, error: &failure.error });
+            if is_stale(&error) && has_opaque(request) && self.patience.note_stale(request.messages.len()) {
+                post.body = self.body(&self.fresh(request), asked)?;
+                continue;
             }
-            tokio::time::sleep(wait).await;
+            let Some(wish) = again else {
+                if error.kind.is_transient() {
+                    self.patience.broke(&error);
+                }
+                return Err(error);
+            };
+            if attempt > self.retries.limit {
+                return Err(error);
+            }
+            self.pause(attempt, wish, (error, seed)).await?;
             attempt += 1;
         }
+    }
+
+    /// Waits before an attempt, if the budget allows one.
+    async fn pause(
+        &self,
+        attempt: u32,
+        wish: Option<Duration>,
+        (error, seed): (ModelError, u64),
+    ) -> Result<(), ModelError> {
+        let error = self.patience.spend(self.retries.budget, error)?;
+        let wait = self.retries.wait(attempt, wish, seed);
+        if let Some(tell) = &self.on_retry {
+            tell(&Retry { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
+        }
+        self.transport().wait(wait).await;
+        Ok(())
+    }
+
+    /// The request without state that the provider does not take back.
+    fn fresh<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
+        let stale = self.patience.stale();
+        if stale == 0 {
+            return Cow::Borrowed(request);
+        }
+        let mut fresh = request.clone();
+        for message in fresh.messages.iter_mut().take(stale) {
+            message.parts.retain(|part| !matches!(part, Part::Opaque(_)));
+            for part in &mut message.parts {
+                if let Part::Thought { opaque, .. } = part {
+                    *opaque = None;
+                }
+            }
+        }
+        Cow::Owned(fresh)
+    }
+
+    fn transport(&self) -> &dyn Transport {
+        let network = || Arc::new(Network::new(&self.provider, self.deadlines.connect)) as Arc<dyn Transport>;
+        self.transport.get_or_init(network).as_ref()
     }
 
     /// The request as bytes, rendered for its protocol.
@@ -166,9 +221,9 @@ impl HttpModel {
         };
         let request = rendered.as_ref().unwrap_or(request);
         let value = if request.max_output.is_none()
-            && let Some(limit) = self.catalogue.find(&request.model).and_then(|entry| entry.output)
+            && let Some(limit) = self.output.limit(&request.model)
         {
-            let limited = Request { max_output: Some(limit.min(MAX_DEFAULT_OUTPUT)), ..request.clone() };
+            let limited = Request { max_output: Some(limit), ..request.clone() };
             self.provider.wire.encode_request(&limited, &self.provider.form)
         } else {
             self.provider.wire.encode_request(request, &self.provider.form)
@@ -199,59 +254,30 @@ impl HttpModel {
         Ok(headers)
     }
 
-    /// The client, built once. Without TLS no certificates are read, so that asking a local server starts at once.
-    fn client(&self, asked: Asked<'_>) -> Result<&Client, ModelError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        // An error says that there is one already, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .connect_timeout(self.deadlines.connect)
-            // A redirect could carry the key elsewhere.
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("sabir/", env!("CARGO_PKG_VERSION")))
-            .no_proxy();
-        if !self.provider.is_secure() && self.provider.proxy.is_none() {
-            builder = builder.tls_certs_only([]);
-        }
-        let unusable = |what: &str, error: &reqwest::Error| {
-            asked.error(
-                ModelErrorKind::Rejected,
-                format!("{what} for {} cannot be used: {}", self.provider.name, root(error)),
-            )
-        };
-        if let Some(proxy) = &self.provider.proxy {
-            builder =
-                builder.proxy(reqwest::Proxy::all(proxy.expose()).map_err(|error| unusable("the proxy", &error))?);
-        }
-        let client = builder.build().map_err(|error| unusable("TLS", &error))?;
-        Ok(self.client.get_or_init(|| client))
-    }
-
     async fn attempt(
         &self,
-        sending: reqwest::RequestBuilder,
+        post: &Post,
         request: &Request,
         asked: Asked<'_>,
         sink: &mut (dyn Sink + Send),
     ) -> Result<(), Failure> {
-        let deadline = Instant::now() + self.deadlines.first_byte;
-        let response = match timeout_at(deadline, sending.send()).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(unsent(asked, &error)),
-            Err(_) => return Err(self.silent(asked)),
+        let transport = self.transport();
+        let deadline = transport.now() + self.deadlines.first_byte;
+        let response = match transport.send(post, deadline).await {
+            Ok(response) => response,
+            Err(loss) if loss.kind == LossKind::Silent => return Err(self.silent(asked)),
+            Err(loss) => return Err(unsent(asked, &loss)),
         };
-        if !response.status().is_success() {
+        if !(200..300).contains(&response.status) {
             return Err(self.refused(response, asked).await);
         }
-        let content_type = header(&response, CONTENT_TYPE.as_str()).unwrap_or_default();
+        let content_type = response.header(CONTENT_TYPE.as_str()).unwrap_or_default();
         if content_type.contains("html") {
-            let opening = self.error_body(response).await;
+            let opening = self.error_body(response.body).await;
             return Err(last(asked.foreign(&content_type, &String::from_utf8_lossy(&opening))));
         }
         let mut reading = Reading { front: Front::new(request, sink), decoder: Decoder::new(self.provider.wire) };
-        let broken = self.read(response, deadline, &mut reading).await.err();
+        let broken = self.read(response.body, deadline, &mut reading).await.err();
         let Reading { mut front, decoder } = reading;
         let how = if broken.is_some() { Close::Broken } else { Close::Clean };
         let report = decoder.finish(how, &mut front);
@@ -264,7 +290,10 @@ impl HttpModel {
             Failure { error, again: (!delivered).then_some(None) }
         };
         Err(match (&report.error, broken) {
-            (_, Some(cause)) => broke(format!("{name} {cause}")),
+            (_, Some(loss)) if loss.kind == LossKind::Cassette => {
+                last(asked.error(ModelErrorKind::Cassette, loss.cause))
+            }
+            (_, Some(loss)) => broke(format!("{name} {}", loss.cause)),
             _ if report.form == BodyForm::Empty => broke(format!("{name} answered with nothing")),
             (Some(error), None) if error.kind == ModelErrorKind::Format => {
                 last(asked.foreign(&content_type, &report.opening))
@@ -288,30 +317,23 @@ impl HttpModel {
     }
 
     /// Reads the body to its end, so that the connection can be used again.
-    async fn read(&self, mut response: Response, first: Instant, reading: &mut Reading<'_>) -> Result<(), String> {
+    async fn read(&self, mut body: Box<dyn Body>, first: Duration, reading: &mut Reading<'_>) -> Result<(), Loss> {
+        let transport = self.transport();
         let mut deadline = first;
-        let mut progress = Instant::now() + self.deadlines.progress.max(self.deadlines.first_byte);
+        let mut progress = transport.now() + self.deadlines.progress.max(self.deadlines.first_byte);
         let mut begun = false;
         loop {
-            let chunk = match timeout_at(deadline.min(progress), response.chunk()).await {
-                Ok(Ok(Some(chunk))) => chunk,
-                Ok(Ok(None)) => return Ok(()),
+            let chunk = match body.chunk(deadline.min(progress)).await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return Ok(()),
                 // What the provider ended is whole, even if it never closes the connection or closes it rudely.
                 _ if reading.decoder.is_ended() => return Ok(()),
-                Ok(Err(error)) => {
-                    return Err(format!("broke the connection off ({})", root(&error)));
-                }
-                Err(_) if !begun => return Err(format!("sent no byte within {:?}", self.deadlines.first_byte)),
-                Err(_) if deadline <= progress => {
-                    return Err(format!("fell silent for {:?}", self.deadlines.idle));
-                }
-                Err(_) => {
-                    return Err(format!("sent no event for {:?}, only signs of life", self.deadlines.progress));
-                }
+                Err(loss) if loss.kind == LossKind::Cassette => return Err(loss),
+                Err(loss) => return Err(Loss { cause: self.lost(&loss, begun, deadline <= progress), ..loss }),
             };
             let (events, ended) = (reading.decoder.events(), reading.decoder.is_ended());
             reading.decoder.push(&chunk, &mut reading.front);
-            let now = Instant::now();
+            let now = transport.now();
             begun = true;
             if reading.decoder.events() > events {
                 progress = now + self.deadlines.progress;
@@ -324,6 +346,17 @@ impl HttpModel {
         }
     }
 
+    /// How the rest of a body was lost. `idle`: the deadline that came first was the one between two pieces.
+    fn lost(&self, loss: &Loss, begun: bool, idle: bool) -> String {
+        let Deadlines { first_byte, idle: between, progress, .. } = self.deadlines;
+        match loss.kind {
+            LossKind::Silent if !begun => format!("sent no byte within {first_byte:?}"),
+            LossKind::Silent if idle => format!("fell silent for {between:?}"),
+            LossKind::Silent => format!("sent no event for {progress:?}, only signs of life"),
+            _ => format!("broke the connection off ({})", loss.cause),
+        }
+    }
+
     fn silent(&self, asked: Asked<'_>) -> Failure {
         let (name, limit) = (&self.provider.name, self.deadlines.first_byte);
         let message = format!("{name} at {} did not answer within {limit:?}", asked.address());
@@ -331,25 +364,25 @@ impl HttpModel {
     }
 
     async fn refused(&self, response: Response, asked: Asked<'_>) -> Failure {
-        let status = response.status().as_u16();
-        let wish = crate::retry::asked(|name| header(&response, name));
-        let body = self.error_body(response).await;
+        let status = response.status;
+        let wish = crate::retry::asked(|name| response.header(name));
+        let body = self.error_body(response.body).await;
         let error = asked.status(status, &body);
         let again = matches!(status, 408 | 429 | 500..) && error.kind.is_transient();
         Failure { error, again: again.then_some(wish) }
     }
 
     /// As much of an error's body as comes in time.
-    async fn error_body(&self, mut response: Response) -> Vec<u8> {
-        let mut body = Vec::new();
-        while body.len() < MAX_ERROR {
-            match timeout(self.deadlines.idle, response.chunk()).await {
-                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+    async fn error_body(&self, mut body: Box<dyn Body>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while bytes.len() < MAX_ERROR {
+            match body.chunk(self.transport().now() + self.deadlines.idle).await {
+                Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 _ => break,
             }
         }
-        body.truncate(MAX_ERROR);
-        body
+        bytes.truncate(MAX_ERROR);
+        bytes
     }
 }
 
@@ -359,39 +392,38 @@ struct Reading<'a> {
     decoder: Decoder,
 }
 
+fn has_opaque(request: &Request) -> bool {
+    let opaque = |part: &Part| matches!(part, Part::Opaque(_) | Part::Thought { opaque: Some(_), .. });
+    request.messages.iter().any(|message| message.parts.iter().any(opaque))
+}
+
 /// A failure that sending again cannot mend.
 fn last(error: ModelError) -> Failure {
     Failure { error, again: None }
 }
 
-fn header(response: &Response, name: &str) -> Option<String> {
-    response.headers().get(name)?.to_str().ok().map(str::to_owned)
-}
-
 /// A request that got no response.
-fn unsent(asked: Asked<'_>, error: &reqwest::Error) -> Failure {
-    let (address, cause) = (asked.address(), root(error));
-    if error.is_builder() {
-        let message = format!("{address} is no usable address; check the base URL of {}: {cause}", asked.provider.name);
-        return last(asked.error(ModelErrorKind::Rejected, message));
-    }
-    if cause.contains("certificate") {
-        let message = format!("the certificate of {address} cannot be trusted: {cause}; the connection was refused");
-        return last(asked.error(ModelErrorKind::Unreachable, message));
-    }
-    let message = if error.is_connect() {
-        format!("no connection to {address}: {cause}; check that the server runs and that the base URL is right")
-    } else {
-        format!("the connection to {address} broke before an answer: {cause}")
+fn unsent(asked: Asked<'_>, loss: &Loss) -> Failure {
+    let (address, cause, name) = (asked.address(), &loss.cause, &asked.provider.name);
+    let (kind, message) = match loss.kind {
+        LossKind::Setup => (ModelErrorKind::Rejected, format!("{name} cannot be asked: {cause}")),
+        LossKind::Address => {
+            (ModelErrorKind::Rejected, format!("{address} is no usable address; check the base URL of {name}: {cause}"))
+        }
+        LossKind::Certificate => (
+            ModelErrorKind::Unreachable,
+            format!("the certificate of {address} cannot be trusted: {cause}; the connection was refused"),
+        ),
+        LossKind::Cassette => (ModelErrorKind::Cassette, cause.clone()),
+        LossKind::Connect => {
+            let advice = "check that the server runs and that the base URL is right";
+            let message = format!("no connection to {address}: {cause}; {advice}");
+            return Failure { error: asked.error(ModelErrorKind::Unreachable, message), again: Some(None) };
+        }
+        LossKind::Silent | LossKind::Broken => {
+            let message = format!("the connection to {address} broke before an answer: {cause}");
+            return Failure { error: asked.error(ModelErrorKind::Unreachable, message), again: Some(None) };
+        }
     };
-    Failure { error: asked.error(ModelErrorKind::Unreachable, message), again: Some(None) }
-}
-
-/// The innermost cause, which says what really happened.
-fn root(error: &reqwest::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
+    last(asked.error(kind, message))
 }

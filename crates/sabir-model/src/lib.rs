@@ -24,21 +24,37 @@
 //! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
 //! ```
 
+mod cassette;
 mod catalogue;
+mod difference;
+mod examine;
 mod front;
 mod http;
+mod local;
+mod network;
 mod protocol;
 mod provider;
+mod recording;
+mod redact;
 mod refusal;
+mod renewing;
+mod replay;
 mod retry;
 mod scripted;
 mod secret;
 mod signing;
+mod transport;
 
+pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{Catalogue, Entry};
+pub use examine::{Examination, Finding, Verdict, examine};
 pub use http::{Deadlines, HttpModel};
+pub use local::{Place, Served, Server, probe};
 pub use protocol::{Why, resolve};
-pub use provider::{KNOWN, Known, Provider};
+pub use provider::{KNOWN, Known, Provider, is_loopback, plain_address};
+pub use recording::Recorder;
+pub use renewing::{Renewal, Renewing};
+pub use replay::Player;
 pub use retry::{Retries, Retry};
 pub use scripted::{Reply, ScriptedModel};
 pub use secret::Secret;

@@ -31,51 +31,44 @@ pub struct Provider {
 pub struct Known {
     /// Its name.
     pub name: &'static str,
-    /// What it speaks.
-    pub wire: Wire,
+    /// The name of what it speaks.
+    pub wire: &'static str,
     /// Its address.
     pub base_url: &'static str,
-    /// The environment variable that holds its key by convention; `None` for servers on this machine.
-    pub key_name: Option<&'static str>,
+    /// The environment variables that hold its key by convention, the first that is set counts; none for servers on this
+    /// machine.
+    pub key_names: &'static [&'static str],
     /// The message field in which its models want their thoughts back.
     thought_field: Option<&'static str>,
 }
 
 /// The providers that everybody knows.
-pub const KNOWN: [Known; 11] = [
-    row("anthropic", Wire::Anthropic, "https://api.anthropic.com", Some("ANTHROPIC_API_KEY"), None),
-    row("openai", Wire::OpenAiChat, "https://api.openai.com/v1", Some("OPENAI_API_KEY"), None),
-    row("openrouter", Wire::OpenAiChat, "https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"), Some("reasoning")),
-    row("groq", Wire::OpenAiChat, "https://api.groq.com/openai/v1", Some("GROQ_API_KEY"), None),
-    row("mistral", Wire::OpenAiChat, "https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"), None),
-    row(
-        "deepseek",
-        Wire::OpenAiChat,
-        "https://api.deepseek.com/v1",
-        Some("DEEPSEEK_API_KEY"),
-        Some("reasoning_content"),
-    ),
-    row(
-        "bedrock",
-        Wire::Bedrock,
-        "https://bedrock-runtime.us-east-1.amazonaws.com",
-        Some("AWS_BEARER_TOKEN_BEDROCK"),
-        None,
-    ),
-    row("xai", Wire::OpenAiChat, "https://api.x.ai/v1", Some("XAI_API_KEY"), None),
-    row("ollama", Wire::OpenAiChat, "http://127.0.0.1:11434/v1", None, None),
-    row("llama.cpp", Wire::OpenAiChat, "http://127.0.0.1:8080/v1", None, None),
-    row("vllm", Wire::OpenAiChat, "http://127.0.0.1:8000/v1", None, None),
+pub const KNOWN: [Known; 14] = [
+    row("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
+    row("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
+    row("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+    row("openrouter", CHAT, "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]).thinking_in("reasoning"),
+    row("groq", CHAT, "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
+    row("mistral", CHAT, "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
+    row("deepseek", CHAT, "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"]).thinking_in("reasoning_content"),
+    row("xai", CHAT, "https://api.x.ai/v1", &["XAI_API_KEY"]),
+    row("bedrock", "bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", &["AWS_BEARER_TOKEN_BEDROCK"]),
+    row("together", CHAT, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
+    row("ollama", CHAT, "http://127.0.0.1:11434/v1", &[]),
+    row("llama.cpp", CHAT, "http://127.0.0.1:8080/v1", &[]),
+    row("lmstudio", CHAT, "http://127.0.0.1:1234/v1", &[]),
+    row("vllm", CHAT, "http://127.0.0.1:8000/v1", &[]),
 ];
+
+const CHAT: &str = "openai-chat";
 
 const fn row(
     name: &'static str,
-    wire: Wire,
+    wire: &'static str,
     base_url: &'static str,
-    key_name: Option<&'static str>,
-    thought_field: Option<&'static str>,
+    key_names: &'static [&'static str],
 ) -> Known {
-    Known { name, wire, base_url, key_name, thought_field }
+    Known { name, wire, base_url, key_names, thought_field: None }
 }
 
 impl Known {
@@ -84,13 +77,59 @@ impl Known {
         KNOWN.iter().find(|known| known.name == name)
     }
 
-    /// The provider with a key, as it is usually asked.
-    pub fn provider(&self, key: Option<Secret>) -> Provider {
-        let mut provider = Provider::new(self.name, self.wire, self.base_url, key);
+    const fn thinking_in(mut self, field: &'static str) -> Self {
+        self.thought_field = Some(field);
+        self
+    }
+
+    /// Whether it is a server on the user's own machine.
+    pub fn is_local(&self) -> bool {
+        self.key_names.is_empty()
+    }
+
+    /// The provider, as it is usually asked. `wire` instead of its own one, if it speaks several. `None`: nobody here speaks
+    /// its own one.
+    pub fn provider(&self, wire: Option<Wire>) -> Option<Provider> {
+        let wire = wire.or_else(|| Wire::from_name(self.wire))?;
+        let mut provider = Provider::new(self.name, wire, self.base_url, None);
         provider.form.thought_field = self.thought_field.map(str::to_owned);
         provider.form.completion_limit = self.name == "openai";
-        provider
+        Some(provider)
     }
+}
+
+/// Whether a provider is a well-known local server, and stands on this machine.
+pub(crate) fn is_local(provider: &Provider) -> bool {
+    let known = Known::from_name(&provider.name).is_some_and(Known::is_local);
+    known && is_loopback(&provider.base_url)
+}
+
+/// Whether an address is one of this machine.
+pub fn is_loopback(base_url: &str) -> bool {
+    let host = host(base_url);
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// An address without what may be secret in it: user, password, query.
+pub fn plain_address(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+/// The host of an address, in lower case, without its port.
+pub(crate) fn host(base_url: &str) -> String {
+    let plain = plain_address(base_url);
+    let rest = plain.split_once("://").map_or(plain.as_str(), |(_, rest)| rest);
+    let place = rest.split('/').next().unwrap_or_default();
+    let host = match place.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => place,
+    };
+    host.to_ascii_lowercase()
 }
 
 impl Provider {
@@ -102,18 +141,9 @@ impl Provider {
     }
 
     /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
-    /// understood.
+    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`.
     pub fn url(&self, model: &str) -> String {
-        let base = self.base_url.trim_end_matches('/');
-        let endpoint = self.wire.endpoint(model, self.form.streamed);
-        let path = endpoint.split('?').next().unwrap_or_default();
-        if base.ends_with(path) {
-            return base.to_owned();
-        }
-        let version = path.split('/').nth(1).filter(|part| part.starts_with('v')).unwrap_or_default();
-        let known = !version.is_empty() && base.rsplit('/').next() == Some(version);
-        let rest = endpoint.get(1 + version.len()..).filter(|_| known).unwrap_or(&endpoint);
-        format!("{base}{rest}")
+        join(&self.base_url, &self.wire.endpoint(model, self.form.streamed))
     }
 
     /// Whether it is asked over TLS.
@@ -130,9 +160,69 @@ impl Provider {
     }
 }
 
+fn join(base: &str, endpoint: &str) -> String {
+    let base = base.trim_end_matches('/');
+    let path = endpoint.split('?').next().unwrap_or_default();
+    if base.ends_with(path) {
+        return base.to_owned();
+    }
+    let first = path.split('/').nth(1).unwrap_or_default();
+    let last = base.rsplit('/').next().unwrap_or_default();
+    if first == "api" {
+        let base = if last == "v1" { base.trim_end_matches("/v1") } else { base.trim_end_matches("/api") };
+        return format!("{base}{endpoint}");
+    }
+    let known = first.starts_with('v') && first == last;
+    let rest = endpoint.get(1 + first.len()..).filter(|_| known).unwrap_or(endpoint);
+    format!("{base}{rest}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_every_kind_of_endpoint() {
+        let gemini = "/v1beta/models/m:generateContent";
+        for (base, endpoint, url) in [
+            ("https://g.x", gemini, "https://g.x/v1beta/models/m:generateContent"),
+            ("https://g.x/v1beta", gemini, "https://g.x/v1beta/models/m:generateContent"),
+            ("http://o:1/v1", "/api/chat", "http://o:1/api/chat"),
+            ("http://o:1/api/", "/api/chat", "http://o:1/api/chat"),
+            ("http://o:1", "/api/chat", "http://o:1/api/chat"),
+            ("https://x.y/v1", "/responses", "https://x.y/v1/responses"),
+        ] {
+            assert_eq!(join(base, endpoint), url, "{base}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_plain_addresses() {
+        for (url, expected, local) in [
+            ("https://API.x.ai/v1", "api.x.ai", false),
+            ("http://127.0.0.1:11434/v1", "127.0.0.1", true),
+            ("http://127.3.2.1", "127.3.2.1", true),
+            ("http://localhost:8080", "localhost", true),
+            ("http://[::1]:8080/v1", "[::1]", true),
+            ("http://127.0.0.1.evil.example/v1", "127.0.0.1.evil.example", false),
+            ("http://localhost@evil.example/v1", "evil.example", false),
+            ("nonsense", "nonsense", false),
+            ("", "", false),
+        ] {
+            assert_eq!((host(url).as_str(), is_loopback(url)), (expected, local), "{url}");
+        }
+        assert_eq!(plain_address("https://me:pass@x.y/v1?key=z#w"), "https://x.y/v1");
+    }
+
+    #[test]
+    fn known_providers_are_whole() {
+        for known in KNOWN {
+            assert!(known.is_local() == is_loopback(known.base_url), "{known:?}");
+            assert_eq!(KNOWN.iter().filter(|other| other.name == known.name).count(), 1, "{known:?}");
+            // The gemini wire may not be built in yet; every other one is.
+            assert!(known.provider(None).is_some() || known.wire == "gemini", "{known:?}");
+        }
+    }
 
     #[test]
     fn base_urls_are_understood() {

@@ -96,6 +96,13 @@ impl Asked<'_> {
     }
 }
 
+/// Whether a provider does not take back state of its own: a signature of another model, or thoughts that it cannot decrypt.
+pub(crate) fn is_stale(error: &ModelError) -> bool {
+    let words = error.message.to_ascii_lowercase();
+    let names = ["signature", "encrypted content", "encrypted_content"];
+    error.kind == ModelErrorKind::Rejected && names.iter().any(|name| words.contains(name))
+}
+
 fn join(first: &str, error: &ProviderError) -> String {
     let code = if error.code.is_empty() { String::new() } else { format!(" [{}]", visible(&error.code, 60)) };
     format!("{first}{code}{}", quote(&error.message))

@@ -1,8 +1,10 @@
 //! When to ask again, and how long to wait.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sabir_call::ModelError;
+use serde::{Deserialize, Serialize};
 
 /// The longest that is ever waited, whatever the settings say: a day.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -11,10 +13,13 @@ const DAY: Duration = Duration::from_secs(86_400);
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How often and how patiently a request that failed before its first event is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Retries {
     /// How often at most; 0: never.
     pub limit: u32,
+    /// How often at most over all requests of a model, which is to say of a task.
+    pub budget: u32,
     /// The wait after the first failure, before jitter. It doubles with each further one.
     pub base: Duration,
     /// The longest wait of our own choosing.
@@ -27,6 +32,7 @@ impl Default for Retries {
     fn default() -> Self {
         Self {
             limit: 4,
+            budget: 60,
             base: Duration::from_millis(500),
             longest: Duration::from_secs(30),
             longest_asked: Duration::from_secs(60),
@@ -45,6 +51,72 @@ pub struct Retry<'a> {
     pub wait: Duration,
     /// Why it failed.
     pub error: &'a ModelError,
+}
+
+/// What retries have cost so far, over all requests of a model.
+#[derive(Debug, Default)]
+pub(crate) struct Patience(Mutex<Spent>);
+
+#[derive(Debug, Default)]
+struct Spent {
+    retries: u32,
+    /// Answers in a row that broke off, and how the last one did.
+    broken: u32,
+    last: Option<ModelError>,
+    /// So many messages of the history hold state that the provider does not take back.
+    stale: usize,
+}
+
+impl Patience {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one retry from the budget.
+    ///
+    /// # Errors
+    /// If nothing is left: the error, which says so.
+    pub(crate) fn spend(&self, budget: u32, error: ModelError) -> Result<ModelError, ModelError> {
+        let mut spent = self.spent();
+        if spent.retries >= budget {
+            let message = format!("{}; the task has made all of its {budget} retries", error.message);
+            return Err(ModelError { message, ..error });
+        }
+        spent.retries += 1;
+        Ok(error)
+    }
+
+    /// An answer came to its end.
+    pub(crate) fn calm(&self) {
+        let mut spent = self.spent();
+        (spent.broken, spent.last) = (0, None);
+    }
+
+    /// An answer broke off after something of it was delivered: whoever asks again should not do so at once.
+    pub(crate) fn broke(&self, error: &ModelError) {
+        let mut spent = self.spent();
+        spent.broken = spent.broken.saturating_add(1);
+        spent.last = Some(error.clone());
+    }
+
+    /// How many answers in a row broke off, and how the last one did.
+    pub(crate) fn broken(&self) -> Option<(u32, ModelError)> {
+        let spent = self.spent();
+        spent.last.clone().map(|error| (spent.broken, error))
+    }
+
+    /// How many messages hold state that the provider does not take back.
+    pub(crate) fn stale(&self) -> usize {
+        self.spent().stale
+    }
+
+    /// The provider does not take back the state of the first so many messages. False: that was known.
+    pub(crate) fn note_stale(&self, messages: usize) -> bool {
+        let mut spent = self.spent();
+        let news = spent.stale < messages;
+        spent.stale = spent.stale.max(messages);
+        news
+    }
 }
 
 impl Retries {

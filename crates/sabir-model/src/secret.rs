@@ -2,12 +2,19 @@
 
 use std::fmt;
 
-/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it.
+use serde::{Deserialize, Deserializer};
+
+/// A key or token. It has no `Serialize`, and neither `Debug` nor `Display` shows it. It can be read from a file, and an
+/// error in doing so does not show it either.
 ///
 /// ```
 /// let key = sabir_model::Secret::new("sk-very-secret");
 /// assert_eq!(format!("{key} {key:?}"), "[secret] [secret]");
 /// assert_eq!(key.redact("wrong key sk-very-secret!"), "wrong key [secret]!");
+/// ```
+///
+/// ```compile_fail
+/// serde_json::to_string(&sabir_model::Secret::new("sk-very-secret"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -46,5 +53,31 @@ impl fmt::Debug for Secret {
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // The error of `String` would quote what it found in its place.
+        let key = String::deserialize(deserializer);
+        key.map(Self::new).map_err(|_| serde::de::Error::custom("a key must be a text in quotes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_way_of_printing_shows_it() {
+        let key = Secret::new(" sk-hush-123 ");
+        assert_eq!(key.expose(), "sk-hush-123");
+        let holder = Some(vec![("x", key.clone())]);
+        let panic = std::panic::catch_unwind(|| panic!("{:?}", Err::<(), _>(&key))).unwrap_err();
+        let panic = panic.downcast_ref::<String>().cloned().unwrap();
+        let wrong = serde_json::from_str::<Secret>("123456789").unwrap_err().to_string();
+        for shown in [format!("{holder:?} {holder:#?}"), key.to_string(), format!("{key:>40}"), panic, wrong] {
+            assert!(!shown.contains("hush") && !shown.contains("123"), "{shown}");
+        }
     }
 }

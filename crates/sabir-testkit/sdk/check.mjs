@@ -1,11 +1,15 @@
 // Do the official JavaScript clients read our streams? Last line: N passed, N failed.
 import { isDeepStrictEqual } from "node:util";
 import Anthropic from "@anthropic-ai/sdk";
+import { GoogleGenAI } from "@google/genai";
+import { Ollama } from "ollama";
 import OpenAI from "openai";
 
 const address = process.argv[2];
 const chat = new OpenAI({ baseURL: address + "/v1", apiKey: "k" });
 const messages = new Anthropic({ baseURL: address, apiKey: "k" });
+const google = new GoogleGenAI({ apiKey: "k", httpOptions: { baseUrl: address } });
+const ollama = new Ollama({ host: address });
 let passed = 0;
 let failed = 0;
 
@@ -65,6 +69,50 @@ await guarded("messages thinking", async () => {
 await guarded("messages error", async () => {
   const error = await message("error").then(() => null, (error) => error);
   check("messages error", String(error).includes("Overloaded"), true);
+});
+
+const response = (model) => chat.responses.stream({ model, input: "go" }).finalResponse();
+const items = (done) => done.output.filter((i) => i.type === "function_call").map((i) => [i.call_id, i.name, JSON.parse(i.arguments)]);
+await guarded("responses text", async () => {
+  const done = await response("text");
+  const said = done.output.filter((i) => i.type === "message").flatMap((i) => i.content.map((part) => part.text)).join("");
+  check("responses text", [said, done.status, done.usage.input_tokens], ["Hello, wörld 😀.", "completed", 12]);
+});
+for (const [model, expected] of [["call", CALL], ["calls", CALLS], ["empty", [["call_1", "now", {}]]]]) {
+  await guarded(`responses ${model}`, async () => check(`responses ${model}`, items(await response(model)), expected));
+}
+await guarded("responses error", async () => {
+  const error = await response("error").then(() => null, (error) => error);
+  check("responses error", error !== null, true);
+});
+
+const unnamed = (calls) => calls.map(([, name, input]) => [name, input]);
+async function parts(model) {
+  const found = [];
+  for await (const chunk of await google.models.generateContentStream({ model, contents: "go" })) {
+    found.push(...(chunk.candidates?.[0]?.content?.parts ?? []));
+  }
+  return found;
+}
+await guarded("gemini text", async () => {
+  check("gemini text", (await parts("text")).map((part) => part.text ?? "").join(""), "Hello, wörld 😀.");
+  check("gemini whole text", (await google.models.generateContent({ model: "text", contents: "go" })).text, "Hello, wörld 😀.");
+});
+for (const [model, expected] of [["call", CALL], ["calls", CALLS], ["empty", [["call_1", "now", {}]]]]) {
+  await guarded(`gemini ${model}`, async () => {
+    const found = (await parts(model)).filter((part) => part.functionCall);
+    check(`gemini ${model}`, found.map((part) => [part.functionCall.name, part.functionCall.args ?? {}]), unnamed(expected));
+  });
+  await guarded(`ollama ${model}`, async () => {
+    const found = [];
+    for await (const chunk of await ollama.chat({ ...user(model), stream: true })) found.push(...(chunk.message.tool_calls ?? []));
+    check(`ollama ${model}`, found.map((call) => [call.function.name, call.function.arguments]), unnamed(expected));
+  });
+}
+await guarded("ollama text", async () => {
+  let said = "";
+  for await (const chunk of await ollama.chat({ ...user("text"), stream: true })) said += chunk.message.content;
+  check("ollama text", said, "Hello, wörld 😀.");
 });
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed ? 1 : 0;

@@ -1,7 +1,8 @@
-//! A provider on this machine: HTTP/1.1 with keep-alive, both wires, and every misbehaviour of [`Trouble`].
+//! A provider on this machine: HTTP/1.1 with keep-alive, every wire, and every misbehaviour of [`Trouble`].
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ const MAX_BODY: usize = 64 << 20;
 pub struct ScriptedProvider {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Recorded>>>,
+    flooded: Arc<AtomicU64>,
     accepting: JoinHandle<()>,
 }
 
@@ -67,6 +69,8 @@ impl ScriptedProvider {
         let address = listener.local_addr()?;
         let requests = Arc::new(Mutex::new(Vec::new()));
         let recorded = Arc::clone(&requests);
+        let flooded = Arc::new(AtomicU64::new(0));
+        let flood = Arc::clone(&flooded);
         let accepting = tokio::spawn(async move {
             // Dropped together with this task, which ends every connection.
             let mut connections = JoinSet::new();
@@ -78,6 +82,7 @@ impl ScriptedProvider {
                     buffer: Vec::new(),
                     script: script.clone(),
                     requests: Arc::clone(&recorded),
+                    flooded: Arc::clone(&flood),
                 };
                 connections.spawn(async move {
                     // A client that goes away is no error of ours.
@@ -86,7 +91,7 @@ impl ScriptedProvider {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, requests, accepting })
+        Ok(Self { address, requests, flooded, accepting })
     }
 
     /// Where it listens.
@@ -96,15 +101,19 @@ impl ScriptedProvider {
 
     /// What a client of that wire takes for the base URL.
     pub fn base_url(&self, wire: Wire) -> String {
-        match wire {
-            Wire::Anthropic | Wire::Bedrock => format!("http://{}", self.address),
-            _ => format!("http://{}/v1", self.address),
-        }
+        // Where the endpoint does not name a version, the base URL does.
+        let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+        format!("http://{}{version}", self.address)
     }
 
     /// The requests so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many bytes of floods have been taken.
+    pub fn flooded(&self) -> u64 {
+        self.flooded.load(Ordering::Relaxed)
     }
 
     /// Serves until the process ends.
@@ -125,6 +134,7 @@ struct Connection {
     buffer: Vec<u8>,
     script: Script,
     requests: Arc<Mutex<Vec<Recorded>>>,
+    flooded: Arc<AtomicU64>,
 }
 
 /// Whether the connection can carry another request.
@@ -244,8 +254,10 @@ impl Connection {
                 | Trouble::PingAfter(bytes)
                 | Trouble::CutAfter(bytes)
                 | Trouble::ResetAfter(bytes)
+                | Trouble::TruncateAfter(bytes)
                 | Trouble::EndAfter(bytes),
             ) => body.get(..bytes).unwrap_or(body),
+            Some(Trouble::Flood) => body.get(..crate::script::last_event(body)).unwrap_or(body),
             _ => body,
         };
         for piece in reply.chunks.split(sent) {
@@ -257,6 +269,16 @@ impl Connection {
                 self.chunk(b": ping\n\n").await?;
                 tokio::time::sleep(Duration::from_millis(5)).await;
             },
+            Some(Trouble::Flood) => loop {
+                const COMMENT: &[u8] = &[b':'; 16 << 10];
+                self.chunk(COMMENT).await?;
+                self.chunk(b"\n").await?;
+                self.flooded.fetch_add(COMMENT.len() as u64, Ordering::Relaxed);
+            },
+            Some(Trouble::TruncateAfter(_)) => {
+                self.stream.write_all(b"40\r\n: thirty-two bytes of sixty-four").await?;
+                Ok(Next::Close)
+            }
             Some(Trouble::CutAfter(_)) => Ok(Next::Close),
             Some(Trouble::ResetAfter(_)) => {
                 // What was sent must have arrived, or the reset would overtake it.

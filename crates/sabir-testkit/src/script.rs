@@ -92,6 +92,10 @@ pub enum Trouble {
     ResetAfter(usize),
     /// The transfer ends properly after so many bytes of the body.
     EndAfter(usize),
+    /// After so many bytes of the body a chunk of the transfer is announced, and half of it comes before the connection is closed.
+    TruncateAfter(usize),
+    /// After the body's events, before its end, comments come as fast as they are taken.
+    Flood,
     /// The whole body is sent, and the connection stays open.
     NeverClose,
     /// An error response.
@@ -269,12 +273,7 @@ impl Reply {
         }
         encoder.finish(&mut bytes);
         if self.trouble == Some(Trouble::NoLastEvent) {
-            let last = match wire {
-                Wire::Anthropic => "event: message_stop",
-                _ => "data: [DONE]",
-            };
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            bytes.truncate(text.rfind(last).unwrap_or(text.len()));
+            bytes.truncate(last_event(&bytes));
         }
         bytes
     }
@@ -283,6 +282,18 @@ impl Reply {
     pub fn whole(&self, wire: Wire, head: &Head) -> Vec<u8> {
         wire.encode_whole(head, &self.draft()).to_string().into_bytes()
     }
+}
+
+/// Where the last event of a body begins: a block before a blank line, or a line.
+pub(crate) fn last_event(bytes: &[u8]) -> usize {
+    let blank = |window: &[u8]| window == b"\n\n";
+    let (rest, width) = match bytes.strip_suffix(b"\n\n") {
+        Some(rest) => (rest, 2),
+        None => (bytes.strip_suffix(b"\n").unwrap_or(bytes), 1),
+    };
+    let found =
+        if width == 2 { rest.windows(2).rposition(blank) } else { rest.iter().rposition(|byte| *byte == b'\n') };
+    found.map_or(0, |at| at + width)
 }
 
 impl Chunks {
@@ -318,6 +329,13 @@ mod tests {
             Script::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#).is_ok()
         );
         assert!(Script::from_json(r#"[{"sya": []}]"#).is_err());
+    }
+
+    #[test]
+    fn the_last_event_is_found_on_any_wire() {
+        for (body, expected) in [("a\n\nb\nc\n\n", "a\n\n"), ("{}\n{}\n", "{}\n"), ("{}\n", ""), ("", "")] {
+            assert_eq!(body.get(..last_event(body.as_bytes())), Some(expected));
+        }
     }
 
     #[test]

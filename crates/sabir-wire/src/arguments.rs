@@ -3,6 +3,8 @@
 use sabir_call::{ArgForm, DraftArgument};
 use serde_json::{Map, Value};
 
+use crate::mould::escape;
+
 /// Writes the arguments of one call as fragments of one JSON text.
 #[derive(Debug, Default)]
 pub(crate) struct ArgumentWriter {
@@ -105,13 +107,6 @@ pub(crate) fn object(arguments: &[DraftArgument]) -> Map<String, Value> {
         _ => Value::from(argument.text.as_str()),
     };
     arguments.iter().map(|argument| (argument.name.clone(), value(argument))).collect()
-}
-
-/// Appends the text as the inside of a JSON string.
-pub(crate) fn escape(text: &str, out: &mut String) {
-    let quoted = Value::from(text).to_string();
-    let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    out.push_str(inside.unwrap_or_default());
 }
 
 #[cfg(test)]

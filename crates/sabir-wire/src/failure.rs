@@ -57,6 +57,9 @@ impl ProviderError {
         let message = ["message", "Message", "detail", "error_description", "error_message"]
             .iter()
             .find_map(|key| words(inner, key));
+        // OpenRouter wraps what the provider behind it said, and says nothing itself.
+        let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
+        let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
         let code = code_of(inner);
         if message.is_none() && (code.is_empty() || std::ptr::eq(inner, outer)) {
             return None;
@@ -109,22 +112,28 @@ pub fn classify(status: Option<u16>, code: &str, message: &str) -> ModelErrorKin
     }
 }
 
+/// Whether the history is too long, by what providers say then. Requests that are too many or too large for a minute's
+/// quota speak of tokens as well, and are none of these; `tests/wire/overflow.rs` holds both.
 fn is_overflow(code: &str, message: &str) -> bool {
-    const PHRASES: [&str; 9] = [
+    const CODES: [&str; 3] = ["context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"];
+    const PHRASES: [&str; 15] = [
         "prompt is too long",
         "maximum context length",
         "context window",
         "context length",
         "context size",
-        "too many tokens",
+        "context limit",
+        "too many input tokens",
         "exceeds the maximum number of tokens",
         "maximum prompt length",
+        "maximum model length",
         "input is too long",
+        "input length exceeds",
+        "reduce the length of the messages",
+        "`inputs` tokens + `max_new_tokens` must be",
+        "exceeded model token limit",
     ];
-    code == "context_length_exceeded"
-        || code == "model_context_window_exceeded"
-        || code == "exceed_context_size_error"
-        || PHRASES.iter().any(|phrase| message.contains(phrase))
+    CODES.contains(&code) || PHRASES.iter().any(|phrase| message.contains(phrase))
 }
 
 fn of_status(status: u16) -> Option<ModelErrorKind> {
@@ -147,9 +156,9 @@ fn of_code(code: &str) -> Option<ModelErrorKind> {
         ("unavailable", ModelErrorKind::Unavailable),
         ("timeout", ModelErrorKind::Unavailable),
         ("rate_limit", ModelErrorKind::RateLimited),
+        ("throttl", ModelErrorKind::RateLimited),
         ("resource_exhausted", ModelErrorKind::RateLimited),
         // Amazon's names.
-        ("throttling", ModelErrorKind::RateLimited),
         ("notready", ModelErrorKind::Unavailable),
         ("quotaexceeded", ModelErrorKind::Rejected),
         ("accessdenied", ModelErrorKind::Key),

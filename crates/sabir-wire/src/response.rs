@@ -1,19 +1,20 @@
 //! Response bodies of any wire, streamed or whole, turned into events.
 //!
 //! # Supported
-//! Server-sent events; binary event streams; one JSON object; several JSON values one after the other or in a list, each
-//! read like an event of the stream. Which of them it is shows in the first byte that is not white space.
+//! Server-sent events; binary event streams; one JSON object; several JSON objects one after the other or in a list, each
+//! read like an event of the stream as soon as it is whole. Which of them it is shows in the first byte that is not white
+//! space.
 //!
 //! # Unsupported
 //! Other binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
 
 use sabir_call::{Cut, Event, Fault, FaultKind, ModelErrorKind, Sink, Span, StopReason};
-use serde_json::value::RawValue;
 
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::frames::{Frame, FrameDecoder, FrameEvent};
-use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
+use crate::sse::{SseDecoder, SseEvent};
+use crate::values::{JsonValue, ValueSplitter};
 use crate::wire::Wire;
 
 /// The most bytes of a body's beginning that a [`Report`] keeps.
@@ -67,16 +68,15 @@ pub struct Report {
 
 /// Turns one response body into events. Feed it bytes as they come, then [`finish`](Self::finish) it.
 ///
-/// Memory is bounded by a small multiple of [`MAX_EVENT`]. However the bytes are split, the events are the same once
+/// Memory is bounded by a small multiple of [`MAX_EVENT`](crate::sse::MAX_EVENT). However the bytes are split, the events are the same once
 /// adjacent deltas are merged.
 pub struct Decoder {
     reader: Box<dyn Reader>,
     form: BodyForm,
     sse: SseDecoder,
     frames: FrameDecoder,
-    whole: Vec<u8>,
+    values: ValueSplitter,
     opening: Vec<u8>,
-    too_long: bool,
 }
 
 /// What every wire's stream reader does. Private to the crate.
@@ -120,9 +120,8 @@ impl Decoder {
             form: BodyForm::Empty,
             sse: SseDecoder::new(),
             frames: FrameDecoder::new(),
-            whole: Vec::new(),
+            values: ValueSplitter::default(),
             opening: Vec::new(),
-            too_long: false,
         }
     }
 
@@ -153,8 +152,10 @@ impl Decoder {
                 let reader = self.reader.as_mut();
                 self.frames.push(bytes, &mut |event| take_frame(reader, event, out));
             }
-            BodyForm::Whole if self.whole.len() + bytes.len() > MAX_EVENT => self.too_long = true,
-            BodyForm::Whole => self.whole.extend_from_slice(bytes),
+            BodyForm::Whole => {
+                let reader = self.reader.as_mut();
+                self.values.push(bytes, &mut |value| take_value(reader, value, out));
+            }
             BodyForm::Foreign | BodyForm::Empty => {}
         }
     }
@@ -180,17 +181,19 @@ impl Decoder {
                 let reader = self.reader.as_mut();
                 self.frames.finish(&mut |event| take_frame(reader, event, out));
             }
-            BodyForm::Whole => self.read_whole(how, out),
-            BodyForm::Stream | BodyForm::Frames | BodyForm::Foreign | BodyForm::Empty => {}
+            // Half a value is what a broken connection leaves.
+            BodyForm::Whole if how == Close::Clean && self.values.is_inside() => {
+                unreadable(self.reader.as_mut(), "the body ends inside a JSON value", out);
+            }
+            BodyForm::Stream | BodyForm::Frames | BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => {}
         }
         self.reader.finish(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
         let status = std::mem::take(self.reader.status_mut());
         let error = status.error.or_else(|| {
             let answered = status.events > status.unreadable + status.skipped || how != Close::Clean;
-            let words = if self.too_long { "the body is too long" } else { "the body is no answer of this wire" };
-            let kind = ModelErrorKind::Format;
-            (!answered).then(|| ProviderError { kind, code: String::new(), message: words.to_owned() })
+            let words = "the body is no answer of this wire".to_owned();
+            (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, code: String::new(), message: words })
         });
         Report {
             form: self.form,
@@ -200,31 +203,6 @@ impl Decoder {
             skipped: status.skipped,
             unreadable: status.unreadable,
             opening,
-        }
-    }
-
-    /// Reads each JSON value of a whole body like an event.
-    fn read_whole(&mut self, how: Close, out: &mut dyn Sink) {
-        if self.too_long {
-            return;
-        }
-        let text = String::from_utf8_lossy(&self.whole);
-        for value in serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>() {
-            match value {
-                Ok(value) if value.get().starts_with('[') => {
-                    let items: Vec<&RawValue> = serde_json::from_str(value.get()).unwrap_or_default();
-                    for item in items {
-                        self.reader.message("", item.get(), out);
-                    }
-                }
-                Ok(value) => self.reader.message("", value.get(), out),
-                // Half a value is what a broken connection leaves.
-                Err(_) if how != Close::Clean => break,
-                Err(error) => {
-                    unreadable(self.reader.as_mut(), &format!("the body is not JSON: {error}"), out);
-                    break;
-                }
-            }
         }
     }
 }
@@ -259,6 +237,14 @@ fn read_frame(reader: &mut dyn Reader, frame: &Frame<'_>, out: &mut dyn Sink) {
     reader.status_mut().events += 1;
     reader.lost();
     failed(reader.status_mut(), ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
+}
+
+fn take_value(reader: &mut dyn Reader, value: JsonValue<'_>, out: &mut dyn Sink) {
+    match value {
+        JsonValue::Object(data) => reader.message("", data, out),
+        JsonValue::TooLong => unreadable(reader, "a value of the body is too long", out),
+        JsonValue::Stray => unreadable(reader, "the body holds something that is no JSON object", out),
+    }
 }
 
 /// Notes an event that could not be read.

@@ -287,7 +287,8 @@ fn data_value(line: &[u8]) -> Option<&[u8]> {
     Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
-fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+/// The bytes as text, with invalid UTF-8 replaced.
+pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),

@@ -1,11 +1,12 @@
 //! The list of wires, and everything that a caller does with one without knowing which it is.
 
 use sabir_call::{Draft, Event, Request};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::failure::ProviderError;
 use crate::response::Reader;
-use crate::{anthropic, bedrock, openai_chat};
+use crate::{anthropic, bedrock, gemini, ollama, openai_chat, openai_responses};
 
 /// Stands for the model's name in an endpoint; its slashes and colons stay.
 const MODEL: &str = "{model}";
@@ -21,12 +22,19 @@ pub enum Wire {
     Anthropic,
     /// OpenAI Chat Completions, and what is compatible with it.
     OpenAiChat,
+    /// OpenAI Responses.
+    OpenAiResponses,
+    /// Google Gemini.
+    Gemini,
+    /// Ollama's own chat API.
+    Ollama,
     /// Amazon Bedrock: Converse and ConverseStream.
     Bedrock,
 }
 
 /// What a request may need beyond its own words: where providers of one wire differ.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Form {
     /// Ask for a stream of events; otherwise for one whole body.
     pub streamed: bool,
@@ -111,12 +119,16 @@ pub(crate) struct Row {
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 3] = [Self::Anthropic, Self::OpenAiChat, Self::Bedrock];
+    pub const ALL: [Self; 6] =
+        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama, Self::Bedrock];
 
     fn row(self) -> &'static Row {
         match self {
             Self::Anthropic => &anthropic::ROW,
             Self::OpenAiChat => &openai_chat::ROW,
+            Self::OpenAiResponses => &openai_responses::ROW,
+            Self::Gemini => &gemini::ROW,
+            Self::Ollama => &ollama::ROW,
             Self::Bedrock => &bedrock::ROW,
         }
     }
@@ -141,6 +153,9 @@ impl Wire {
     pub fn endpoint(self, model: &str, streamed: bool) -> String {
         let [whole, stream] = self.row().endpoint;
         let pattern = if streamed { stream } else { whole };
+        // A list of models may name them with the folder that the endpoint has already.
+        let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
+        let model = within.unwrap_or(model);
         pattern.replace(MODEL, &escaped(model, b"-._~/:@")).replace(SEGMENT, &escaped(model, b"-._~"))
     }
 
@@ -297,10 +312,28 @@ mod tests {
         check("/v1/messages", Some(Wire::Anthropic));
         check("/anthropic/v1/messages?beta=true", Some(Wire::Anthropic));
         check("/api/v1/chat/completions", Some(Wire::OpenAiChat));
+        check("/v1/responses", Some(Wire::OpenAiResponses));
+        check("/v1beta/models/gemini-x:generateContent", Some(Wire::Gemini));
+        check("/v1beta/models/gemini-x:streamGenerateContent?alt=sse", Some(Wire::Gemini));
+        check("/v1beta/models/:generateContent", None);
+        check("/v1beta/models/gemini-x:countTokens", None);
+        check("/api/chat", Some(Wire::Ollama));
+        check("/api/generate", None);
         check("/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse", Some(Wire::Bedrock));
         check("/model/a:b/converse-stream", Some(Wire::Bedrock));
         check("/v1/models", None);
         check("", None);
+    }
+
+    #[test]
+    fn an_endpoint_may_name_the_model() {
+        let check = |model: &str, streamed: bool, expected: &str| {
+            assert_eq!(Wire::Gemini.endpoint(model, streamed), expected, "{model}");
+        };
+        check("gemini-x", false, "/v1beta/models/gemini-x:generateContent");
+        check("models/gemini-x", true, "/v1beta/models/gemini-x:streamGenerateContent?alt=sse");
+        check("a b?", false, "/v1beta/models/a%20b%3F:generateContent");
+        assert_eq!(Wire::Ollama.endpoint("models/x", true), "/api/chat");
     }
 
     #[test]

@@ -68,6 +68,10 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// List providers and their keys' variables, servers on this machine, and what is known of models.
+    Models(ModelsArguments),
+    /// Say what is there to work with; with a model, find out what it can do by asking it.
+    Doctor(DoctorArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
     /// Work with provider APIs.
@@ -75,10 +79,10 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), or what `lint` finds
-    /// (`help lints`).
+    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), what `lint` finds
+    /// (`help lints`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `dialects` or `lints`.
+        /// A command, `dialect NAME`, `dialects`, `lints` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -87,12 +91,14 @@ pub(crate) enum Command {
 pub(crate) enum WireCommand {
     /// Read a recorded response body from standard input and print what was understood.
     Decode(DecodeArguments),
+    /// Read a request from standard input, neutral to wire and dialect, and print the body that would be sent.
+    Encode(EncodeArguments),
 }
 
 /// Options of every task.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TaskOptions {
-    /// The model: `PROVIDER/NAME`, or a name that says its provider.
+    /// The model: `PROVIDER/NAME`, a name that says its provider, or `http://HOST:PORT/v1#NAME`. `sabir models` lists them.
     #[arg(long, global = false)]
     pub(crate) model: Option<String>,
     /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
@@ -111,9 +117,25 @@ pub(crate) struct TaskOptions {
     /// End the task after so many turns, counted from its start or its resume.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
+    /// End the task when it has cost so many US dollars, counted from its start or its resume: `5`, `0.25`. The turn that
+    /// reaches the limit is finished. The model's prices must be known.
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<String>,
     /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
     #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<String>,
+}
+
+/// Recordings of tasks that nobody attends.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TapeOptions {
+    /// Record what the provider is asked and says into a new file, without keys. See docs/recording.md.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Play a recording instead of asking a provider: no network, no key, the same task events. The tools really work, and what
+    /// they may do has to be approved as when it was recorded. A request that is not the recorded one ends the task.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -124,8 +146,10 @@ pub(crate) struct RunArguments {
     /// object a line as things happen.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// What to do.
-    #[arg(required = true)]
+    #[command(flatten)]
+    pub(crate) tape: TapeOptions,
+    /// What to do; a replay knows it.
+    #[arg(required_unless_present = "replay")]
     pub(crate) words: Vec<String>,
 }
 
@@ -136,6 +160,8 @@ pub(crate) struct ResumeArguments {
     /// How to print it; without it the task goes on interactively.
     #[arg(long, value_enum)]
     pub(crate) output: Option<Output>,
+    #[command(flatten)]
+    pub(crate) tape: TapeOptions,
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,
@@ -210,6 +236,37 @@ pub(crate) struct PromptArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ModelsArguments {
+    /// Only servers on this machine, and what they serve.
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// Only what holds this in its name.
+    pub(crate) filter: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Write the recommended protocol into the configuration file.
+    #[arg(long, requires = "model")]
+    pub(crate) store: bool,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The model to ask, as in --model, or the address of a server with one model. It is asked some five short questions,
+    /// which cost what they cost.
+    pub(crate) model: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LintArguments {
     /// A JSON array of `{name, description, parameters}`; `-` for standard input.
     pub(crate) tools: PathBuf,
@@ -233,7 +290,7 @@ pub(crate) enum Deny {
 
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArguments {
-    /// The wire: `anthropic` or `openai-chat`.
+    /// The wire. `sabir help wires` lists them.
     #[arg(long)]
     pub(crate) wire: String,
     #[command(flatten)]
@@ -243,10 +300,40 @@ pub(crate) struct DecodeArguments {
     pub(crate) output: Output,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct EncodeArguments {
+    /// The wire to write. `sabir help wires` lists them.
+    #[arg(long)]
+    pub(crate) wire: String,
+    /// Read a client's request of this wire instead of a neutral one.
+    #[arg(long, value_name = "WIRE")]
+    pub(crate) from: Option<String>,
+    /// The model, in place of the request's own.
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// How calls are asked for: `native`, or a dialect, which teaches the tools in words.
+    #[arg(long)]
+    pub(crate) protocol: Option<String>,
+    /// Ask for one whole body instead of a stream.
+    #[arg(long)]
+    pub(crate) whole: bool,
+    /// Mark what may be cached, where the wire has marks for it.
+    #[arg(long)]
+    pub(crate) cached: bool,
+    /// OpenAI Chat: the message field in which thoughts go back, such as `reasoning_content`.
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) thought_field: Option<String>,
+    /// `text`: the body, with the path and the headers on standard error. `json`: one object with all of it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+}
+
 impl Cli {
     /// The configuration file that the command names.
     pub(crate) fn config(&self) -> Option<&Path> {
         let task = match &self.command {
+            Some(Command::Models(arguments)) => return arguments.config.as_deref(),
+            Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             _ => &self.task,

@@ -10,11 +10,9 @@
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
-//! wire = "openai-chat"              # or "anthropic"
+//! wire = "openai-chat"
 //! base_url = "http://127.0.0.1:8000/v1"
-//! key_env = "BOX_KEY"               # or key = "…"; neither: no key
-//! idle_seconds = 60                 # how long a stream may be silent
-//! retries = 4                       # of a request that failed before its answer began
+//! key_env = "BOX_KEY"               # or key = "…", or api_key_command = ["pass", "show", "box"]; none: no key
 //!
 //! [[models]]                        # what is known of a model; goes before the built-in catalogue
 //! pattern = "my-model"
@@ -27,20 +25,24 @@
 //! close = "</mine>"
 //! ```
 //!
+//! All keys of providers and models stand in `docs/models.md`. A file that holds a key must be the user's alone to read.
+//!
 //! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
 
-use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Known, Provider, Retries, Secret};
-use sabir_wire::Wire;
+use sabir_call::{Dollars, Prices};
+use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use serde::Deserialize;
 
-use crate::amazon;
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
+use crate::providers::{self, LONGEST, Providers, Reached, Row};
 use crate::repairs;
 
 /// The file.
@@ -51,25 +53,12 @@ pub(crate) struct Config {
     pub(crate) protocol: Option<String>,
     pub(crate) approve: Vec<String>,
     pub(crate) max_turns: Option<u32>,
+    pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
-    providers: BTreeMap<String, ProviderConfig>,
+    providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
 }
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProviderConfig {
-    wire: Option<String>,
-    base_url: Option<String>,
-    key: Option<String>,
-    key_env: Option<String>,
-    idle_seconds: Option<u64>,
-    retries: Option<u32>,
-}
-
-/// The longest time that can be asked for, in seconds: 30 days.
-const LONGEST: u64 = 30 * 24 * 3600;
 
 /// A model that can be asked.
 #[derive(Debug)]
@@ -80,41 +69,48 @@ pub(crate) struct Chosen {
     pub(crate) id: String,
     /// What is known of it.
     pub(crate) entry: Option<Entry>,
-    pub(crate) catalogue: Catalogue,
-    provider: Provider,
-    deadlines: Deadlines,
-    retries: Retries,
+    /// What it costs there.
+    pub(crate) prices: Prices,
+    catalogue: Catalogue,
+    reached: Reached,
+}
+
+/// The configuration file: the named one, or the one in its usual place, if there is a home.
+pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
+    let usual = || Some(etcetera::choose_base_strategy().ok()?.config_dir().join("sabir").join("config.toml"));
+    named.map(Path::to_owned).or_else(usual)
 }
 
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| Failure::usage(format!("{shown} cannot be read: {error}")))?;
-    let text =
-        String::from_utf8(bytes).map_err(|error| Failure::usage(format!("{shown} is no UTF-8 text: {error}")))?;
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+    text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
 }
 
 impl Config {
     /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Failure> {
-        let path = match named {
-            Some(path) => path.to_owned(),
-            None => match etcetera::choose_base_strategy() {
-                Ok(places) => places.config_dir().join("sabir").join("config.toml"),
-                // Without a home there is no usual place, and nothing to read.
-                Err(_) => return Ok(Self::default()),
-            },
-        };
+        // Without a home there is no usual place, and nothing to read.
+        let Some(path) = file(named) else { return Ok(Self::default()) };
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }
-        let text = read_text(&path)?;
-        let mut config: Self = toml::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))?;
+        let mut file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
+        let mode = file.metadata().map_err(|error| unreadable(&path, &error))?.permissions().mode();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
+        let text = text_of(&path, bytes)?;
+        let mut config: Self = toml::from_str(&text).map_err(|error| unusable(&path, &text, &error))?;
+        if config.providers.hold_key() && mode & 0o077 != 0 {
+            let shown = path.display();
+            return Err(Failure::usage(format!(
+                "{shown} holds a key, and others may read the file (mode {:03o}): chmod 600 {shown}",
+                mode & 0o777
+            )));
+        }
+        let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
+        config.providers.check().map_err(wrong)?;
         // Said of the file, by whatever command reads it first.
-        repairs::without(&config.repairs_off)
-            .map_err(|failure| Failure::usage(format!("{}: repairs_off: {}", path.display(), failure.message)))?;
+        repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
         Ok(config)
     }
@@ -126,141 +122,135 @@ impl Config {
                 "no model is chosen: use --model PROVIDER/NAME, or set `model` in config.toml (for example openai/gpt-5)",
             )
         })?;
-        let (provider_name, id) = self.split(name)?;
-        let (provider, deadlines) = self.provider(&provider_name)?;
-        let catalogue = Catalogue::new(self.models.clone());
+        let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
+            let (url, id) = name.split_once('#').unwrap_or((name, ""));
+            let reached = providers::address(url)?;
+            if id.is_empty() {
+                return Err(Failure::usage("an address in --model needs a name behind it: http://HOST:PORT/v1#NAME"));
+            }
+            (reached, id.to_owned())
+        } else {
+            let (provider, id) = self.split(name)?;
+            (self.providers.reach(&provider)?, id)
+        };
+        let catalogue = self.catalogue();
         let entry = catalogue.find(&id);
-        let mut retries = Retries::default();
-        if let Some(limit) = self.providers.get(&provider_name).and_then(|own| own.retries) {
-            retries.limit = limit;
-        }
-        Ok(Chosen { name: name.to_owned(), id, entry, catalogue, provider, deadlines, retries })
+        let prices = catalogue.prices(&reached.provider, &id);
+        Ok(Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached })
+    }
+
+    /// What is known of models, the user's entries first.
+    pub(crate) fn catalogue(&self) -> Catalogue {
+        Catalogue::new(self.models.clone())
+    }
+
+    /// All providers, for a list.
+    pub(crate) fn providers(&self) -> Vec<Row> {
+        self.providers.rows()
+    }
+
+    /// Where servers of this machine may be.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.providers.places()
     }
 
     /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
     /// one whose base URL is set.
     fn split(&self, name: &str) -> Result<(String, String), Failure> {
+        const BEGINNINGS: [(&str, &[&str]); 6] = [
+            ("anthropic", &["claude"]),
+            ("openai", &["gpt-", "o1", "o3", "o4", "chatgpt"]),
+            ("gemini", &["gemini-"]),
+            ("xai", &["grok-"]),
+            ("deepseek", &["deepseek-"]),
+            ("mistral", &["mistral-", "magistral-", "codestral-", "devstral-"]),
+        ];
         if let Some((provider, id)) = name.split_once('/')
             && !id.is_empty()
-            && (self.providers.contains_key(provider) || Known::from_name(provider).is_some())
+            && self.providers.contains(provider)
         {
             return Ok((provider.to_owned(), id.to_owned()));
         }
-        let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-        let openai = begins(&["gpt-", "o1", "o3", "o4", "chatgpt"]);
-        let provider = if begins(&["claude"]) {
-            "anthropic"
-        } else if openai || base_url_of("openai").is_some() {
-            "openai"
-        } else if base_url_of("anthropic").is_some() {
-            "anthropic"
-        } else {
-            return Err(self.unknown_model(name));
-        };
-        Ok((provider.to_owned(), name.to_owned()))
-    }
-
-    fn unknown_model(&self, name: &str) -> Failure {
-        let own = self.providers.keys().map(String::as_str);
-        let names: Vec<_> = own.chain(sabir_model::KNOWN.iter().map(|known| known.name)).collect();
-        Failure::usage(format!("the model `{name}` is unknown: write PROVIDER/NAME with one of {}", names.join(", ")))
-    }
-
-    fn provider(&self, name: &str) -> Result<(Provider, Deadlines), Failure> {
-        let known = Known::from_name(name);
-        let own = self.providers.get(name);
-        let mut provider = match (known, own) {
-            (Some(known), _) => known.provider(None),
-            (None, Some(own)) => {
-                let wire = own.wire.as_deref().unwrap_or("openai-chat");
-                let url = own
-                    .base_url
-                    .as_deref()
-                    .ok_or_else(|| Failure::usage(format!("[providers.{name}] has no base_url")))?;
-                Provider::new(name, wire_of(wire, name)?, url, None)
-            }
-            (None, None) => return Err(self.unknown_model(name)),
-        };
-        let mut deadlines = Deadlines::default();
-        if let Some(own) = own {
-            if let Some(wire) = &own.wire {
-                provider.wire = wire_of(wire, name)?;
-            }
-            if let Some(url) = &own.base_url {
-                provider.base_url = url.trim().trim_end_matches('/').to_owned();
-            }
-            if let Some(seconds) = own.idle_seconds {
-                deadlines.idle = Duration::from_secs(seconds.clamp(1, LONGEST));
-            }
-        }
-        // The flags of a shell outrank a file.
-        let moved = base_url_of(name);
-        if let Some(url) = &moved {
-            provider.base_url.clone_from(url);
-        }
-        provider.key = self.key(name, known)?;
-        if provider.wire == Wire::Bedrock {
-            let usual = known.is_some_and(|known| known.base_url == provider.base_url);
-            amazon::equip(&mut provider, usual, amazon::variable);
-        }
-        if provider.key.is_none() && provider.signing.is_none() && needs_key(known, own) && moved.is_none() {
-            let variable = known.and_then(|known| known.key_name).or(own.and_then(|own| own.key_env.as_deref()));
-            return Err(Failure::usage(format!(
-                "no key for {name}: set {}, or `key` under [providers.{name}] in config.toml",
-                variable.unwrap_or("its key")
-            )));
-        }
-        Ok((provider, deadlines))
-    }
-
-    fn key(&self, name: &str, known: Option<&Known>) -> Result<Option<Secret>, Failure> {
-        let own = self.providers.get(name);
-        if let Some(key) = own.and_then(|own| own.key.as_ref()) {
-            return Ok(Some(Secret::new(key)));
-        }
-        let named = own.and_then(|own| own.key_env.as_deref());
-        let variable = named.or(known.and_then(|known| known.key_name));
-        let Some(variable) = variable else { return Ok(None) };
-        match std::env::var(variable) {
-            Ok(key) if !key.trim().is_empty() => Ok(Some(Secret::new(key.trim()))),
-            Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{variable} is no UTF-8 text"))),
-            _ => Ok(None),
+        let speaks = |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
+        let spoken = BEGINNINGS.iter().find(speaks).map(|(provider, _)| *provider);
+        // OpenAI's address is often moved to a server of other models.
+        let moved = ["openai", "anthropic"].into_iter().find(|provider| providers::base_url_of(provider).is_some());
+        let whose = spoken.filter(|provider| matches!(*provider, "anthropic" | "openai")).or(moved).or(spoken);
+        match whose {
+            Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
+            _ => Err(Failure::usage(format!(
+                "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
+                self.providers.names().join(", ")
+            ))),
         }
     }
 }
 
 impl Chosen {
-    /// The model itself, which has opened nothing yet.
-    pub(crate) fn model(&self) -> HttpModel {
-        HttpModel::new(self.provider.clone())
-            .deadlines(self.deadlines)
-            .retries(self.retries)
-            .catalogue(self.catalogue.clone())
+    /// The model itself, which has opened nothing yet. `set_up` is applied to it, and to each that takes its place with a
+    /// new key.
+    pub(crate) fn model(&self, set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static) -> Renewing<HttpModel> {
+        let (Reached { provider, deadlines, retries, command }, catalogue) =
+            (self.reached.clone(), self.catalogue.clone());
+        let make = move |key: Option<Secret>| {
+            let model = HttpModel::new(Provider { key, ..provider.clone() });
+            set_up(model.deadlines(deadlines).retries(retries).catalogue(catalogue.clone()))
+        };
+        let model = Renewing::fixed(self.reached.provider.key.clone(), make);
+        match command {
+            Some(command) => model.with_renewal(move || Box::pin(command.clone().renew())),
+            None => model,
+        }
+    }
+
+    /// The model with the key at hand, which stays.
+    pub(crate) fn plain(&self) -> HttpModel {
+        let Reached { provider, deadlines, retries, .. } = self.reached.clone();
+        HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+    }
+
+    /// Whether a key that is refused is fetched anew.
+    pub(crate) fn renews(&self) -> bool {
+        self.reached.command.is_some()
+    }
+
+    /// The provider's name.
+    pub(crate) fn provider(&self) -> &str {
+        &self.reached.provider.name
     }
 }
 
-/// Whether a provider is known to want a key. One whose address was moved may be a server that wants none.
-fn needs_key(known: Option<&Known>, own: Option<&ProviderConfig>) -> bool {
-    let by_file = own.is_some_and(|own| own.key_env.is_some());
-    let by_name = known.is_some_and(|known| known.key_name.is_some()) && own.is_none_or(|own| own.base_url.is_none());
-    by_file || by_name
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{} cannot be read: {error}", path.display()))
 }
 
-fn wire_of(wire: &str, provider: &str) -> Result<Wire, Failure> {
-    Wire::from_name(wire).ok_or_else(|| {
-        let names: Vec<_> = Wire::ALL.iter().map(|wire| wire.name()).collect();
-        Failure::usage(format!("[providers.{provider}]: `{wire}` is no wire: use one of {}", names.join(", ")))
-    })
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Failure::usage(format!("{} is no UTF-8 text: {error}", path.display())))?;
+    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
-/// The conventional variables that move a provider.
-fn base_url_of(provider: &str) -> Option<String> {
-    let variable = match provider {
-        "openai" => "OPENAI_BASE_URL",
-        "anthropic" => "ANTHROPIC_BASE_URL",
-        _ => return None,
-    };
-    std::env::var(variable).ok().map(|url| url.trim().trim_end_matches('/').to_owned()).filter(|url| !url.is_empty())
+/// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place.
+fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let values = toml::from_str::<toml::Table>(text).map(|table| scalars(&toml::Value::Table(table)));
+    let message = values
+        .unwrap_or_default()
+        .iter()
+        .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
+    Failure::usage(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
+}
+
+/// All values of a file as text.
+fn scalars(value: &toml::Value) -> Vec<String> {
+    match value {
+        toml::Value::Table(table) => table.values().flat_map(scalars).collect(),
+        toml::Value::Array(items) => items.iter().flat_map(scalars).collect(),
+        toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
+        other => vec![other.to_string()],
+    }
 }
 
 /// Where tasks are kept: `~/.local/share/sabir/tasks`, or under `$XDG_DATA_HOME`.

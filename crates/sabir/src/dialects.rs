@@ -54,6 +54,11 @@ pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBu
 /// Defines the dialects of the configuration, then those of the files.
 pub(crate) fn load(config: Option<&Path>, files: &[PathBuf]) -> Result<(), Failure> {
     Config::load(config)?;
+    load_files(files)
+}
+
+/// Defines the dialects of the files.
+pub(crate) fn load_files(files: &[PathBuf]) -> Result<(), Failure> {
     files.iter().try_for_each(|file| load_file(file))
 }
 

@@ -1,12 +1,12 @@
 //! `log` and `tasks`: what the journals say.
 
-use sabir_agent::TaskEvent;
+use sabir_agent::{TaskEvent, Totals};
 use serde_json::json;
 
 use crate::cli::Output;
 use crate::exit::{Exit, Failure};
 use crate::screen::Painter;
-use crate::{config, print, task};
+use crate::{config, print, spent, task};
 
 /// `sabir log`.
 pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
@@ -16,9 +16,14 @@ pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
     if !recovery.is_clean() {
         print::err(&format!("sabir: {recovery}\n"));
     }
+    let mut totals = Totals::default();
+    entries.iter().for_each(|entry| totals.note(&entry.record));
     match output {
         Output::Events => entries.iter().for_each(print::json),
-        Output::Json => print::json(&json!({"task": id, "records": entries})),
+        Output::Json => print::json(&json!({
+            "task": id, "records": entries,
+            "usage": totals.usage, "estimate": totals.estimate, "cost": totals.cost,
+        })),
         Output::Text => {
             let mut painter = Painter::default();
             for entry in &entries {
@@ -26,6 +31,7 @@ pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
                 text.push_str(&words(&entry.record));
                 print::out(&text);
             }
+            print::out(&format!("in all: {}\n", spent::words(&totals)));
         }
     }
     Ok(Exit::Completed)
@@ -43,12 +49,20 @@ fn words(record: &sabir_agent::Record) -> String {
                 Part::Text { text } => Some(format!("{}\n", text.trim_end())),
                 _ => None,
             });
-            texts.collect()
+            texts.chain([told(record)]).collect()
         }
+        Record::Failed(_) => told(record),
         Record::Ended { outcome, message } => format!("ended ({}): {message}\n", self::outcome(*outcome)),
         _ => String::new(),
     };
     print::visible(&text)
+}
+
+/// What one answer took.
+fn told(record: &sabir_agent::Record) -> String {
+    let mut totals = Totals::default();
+    totals.note(record);
+    if totals == Totals::default() { String::new() } else { format!("  {}\n", spent::words(&totals)) }
 }
 
 /// `sabir tasks`.

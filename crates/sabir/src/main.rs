@@ -2,23 +2,32 @@
 //! terminal.
 
 mod amazon;
+mod cassette;
 mod cli;
 mod config;
 mod dialects;
+mod doctor;
 mod exit;
 mod explain;
 mod help;
 mod journal;
+mod keys;
 mod lint;
+mod models;
+mod moved;
 mod parse;
 mod print;
 mod prompt;
+mod providers;
+mod remember;
 mod repairs;
 mod run;
 mod screen;
+mod spent;
 mod task;
 mod terminal;
 mod tour;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -51,7 +60,11 @@ fn dispatch() -> Result<Exit, Failure> {
     let (mut files, arguments) = dialects::in_front(std::env::args_os());
     let cli = Cli::parse_from(arguments);
     files.extend(cli.dialects.iter().cloned());
-    dialects::load(cli.config(), &files)?;
+    match &cli.command {
+        // What is wrong with the configuration is what it tells.
+        Some(Command::Doctor(_)) => dialects::load_files(&files)?,
+        _ => dialects::load(cli.config(), &files)?,
+    }
     match &cli.command {
         None => run::interactive(&cli.task, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),
@@ -64,8 +77,11 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Explain(arguments)) => explain::explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
+        Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
+        Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),
-        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => parse::decode(arguments),
+        Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::decode(arguments),
+        Some(Command::Wire { command: WireCommand::Encode(arguments) }) => wire::encode(arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! `parse`, `check` and `wire decode`: what a text or a recorded body was understood as. `explain` reads in the same way.
+//! `parse` and `check`: what a text was understood as. `explain` and `wire decode` read in the same way.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -6,38 +6,27 @@ use std::path::Path;
 
 use sabir_call::dialect::{Selection, dialect};
 use sabir_call::{
-    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Parallel, Protocol, Reader, Severity, Sink,
-    ToolSet, ToolSpec, Usage,
+    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Parallel, Protocol, Reader, Severity, Sink, ToolSet,
 };
 use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
-use sabir_wire::{Close, Decoder, Wire};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::cli::{CheckArguments, DecodeArguments, ListeningOptions, Output, ParseArguments, Whole};
+use crate::cli::{CheckArguments, ListeningOptions, Output, ParseArguments, Whole};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
+use crate::wire::Response;
 use crate::{dialects, print, repairs};
 
 /// What `--output json` prints.
 #[derive(Debug, Serialize)]
-struct Understood<'a> {
+pub(crate) struct Understood<'a> {
     dialect: &'a str,
     parts: Vec<Value>,
     faults: Vec<Value>,
     feedback: Option<String>,
     #[serde(flatten)]
-    response: Option<Response>,
-}
-
-/// What a recorded body says beyond its calls.
-#[derive(Debug, Serialize)]
-struct Response {
-    usage: Usage,
-    stop: Option<Value>,
-    ended: bool,
-    error: Option<String>,
-    skipped: u64,
+    response: Option<&'a Response>,
 }
 
 /// A text with everything that was made of it.
@@ -50,7 +39,7 @@ pub(crate) struct Reading {
     pub(crate) how: Recognised,
     /// What belongs to no call.
     pub(crate) loose: Vec<Fault>,
-    tools: ToolSet,
+    pub(crate) tools: ToolSet,
 }
 
 /// How a call was recognised.
@@ -63,7 +52,7 @@ pub(crate) struct How {
 }
 
 /// Keeps the events as a draft, and prints them where that is asked for.
-struct Listener {
+pub(crate) struct Listener {
     draft: Draft,
     prints: bool,
     recognised: Recognised,
@@ -113,11 +102,11 @@ impl Recognised {
 }
 
 impl Listener {
-    fn new(prints: bool, selection: &str) -> Self {
+    pub(crate) fn new(prints: bool, selection: &str) -> Self {
         Self { draft: Draft::default(), prints, recognised: Recognised::new(selection) }
     }
 
-    fn draft(mut self) -> (Draft, Recognised) {
+    pub(crate) fn draft(mut self) -> (Draft, Recognised) {
         self.draft.drop_blank_text();
         (self.draft, self.recognised)
     }
@@ -217,79 +206,6 @@ fn gates(options: &ListeningOptions, tools: ToolSet) -> Result<Checker, Failure>
     Ok(Checker::new(tools).with_repairs(repairs).with_parallel(parallel))
 }
 
-/// `sabir wire decode`.
-pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
-    let wire = Wire::from_name(&arguments.wire).ok_or_else(|| {
-        Failure::usage(format!("`{}` is no wire that can be read: use anthropic or openai-chat", arguments.wire))
-    })?;
-    let declared = arguments.reading.tools.as_deref().map(|path| load_tools(Some(path))).transpose()?;
-    let bytes = standard_input()?;
-    let mut sink = Listener::new(arguments.output == Output::Events, wire.name());
-    let mut decoder = Decoder::new(wire);
-    for chunk in chunks(&bytes, arguments.reading.chunk) {
-        decoder.push(chunk, &mut sink);
-    }
-    let report = decoder.finish(Close::Clean, &mut sink);
-    let (draft, how) = sink.draft();
-    let tools = declared.unwrap_or_else(|| tools_of(&draft));
-    let checker = Checker::new(tools.clone());
-    let (checked, loose) = (checker.check_all(&draft), checker.loose(&draft));
-    let response = Response {
-        usage: draft.usage,
-        stop: draft.stop.as_ref().map(|(reason, raw)| json!({"reason": reason, "raw": raw})),
-        ended: report.ended,
-        error: report.error.as_ref().map(|error| format!("{} {}", error.code, error.message).trim().to_owned()),
-        skipped: report.skipped,
-    };
-    let reading = Reading { selection: wire.name(), source: String::new(), draft, checked, how, loose, tools };
-    // A body that the provider did not end may lack anything, even where no call was cut.
-    let failed = response.error.is_some() || !report.ended || report.unreadable > 0;
-    match arguments.output {
-        Output::Json => print::json(&reading.understood(Some(response))),
-        Output::Text => {
-            print::out(&reading.in_words());
-            print::out(&response_in_words(&response));
-        }
-        Output::Events => {}
-    }
-    Ok(match reading.exit() {
-        Exit::Completed if failed => Exit::Provider,
-        exit => exit,
-    })
-}
-
-fn response_in_words(response: &Response) -> String {
-    let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
-    let stop = response.stop.as_ref().and_then(|stop| stop.get("raw")).and_then(Value::as_str).unwrap_or("none");
-    let mut text = format!(
-        "stop: {stop}; tokens in {}, out {}; {} unknown events skipped\n",
-        count(response.usage.input),
-        count(response.usage.output),
-        response.skipped
-    );
-    if let Some(error) = &response.error {
-        text.push_str(&format!("the provider failed: {}\n", print::visible(error)));
-    }
-    text
-}
-
-/// Tools that accept exactly what the calls hold: for bodies whose request is not known.
-fn tools_of(draft: &Draft) -> ToolSet {
-    let mut specs: Vec<ToolSpec> = Vec::new();
-    for call in draft.calls() {
-        if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
-            let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
-            let properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
-            let spec = ToolSpec::new(call.name.clone(), "", json!({"type": "object", "properties": properties}));
-            // A name that no tool can have is left out, and the call is rejected for it.
-            if ToolSet::new(vec![spec.clone()]).is_ok() {
-                specs.push(spec);
-            }
-        }
-    }
-    ToolSet::new(specs).unwrap_or_default()
-}
-
 impl Reading {
     /// All faults, in the order of the text.
     pub(crate) fn faults(&self) -> Vec<Fault> {
@@ -316,7 +232,7 @@ impl Reading {
         if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
     }
 
-    fn understood(&self, response: Option<Response>) -> Understood<'_> {
+    pub(crate) fn understood<'a>(&'a self, response: Option<&'a Response>) -> Understood<'a> {
         let parts = self.draft.parts.iter().filter_map(|part| match part {
             DraftPart::Text(text) => Some(json!({"type": "text", "text": text})),
             DraftPart::Thought(text) => Some(json!({"type": "thought", "text": text})),
@@ -339,7 +255,7 @@ impl Reading {
         }
     }
 
-    fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let mut text = String::new();
         for part in &self.draft.parts {
             match part {
@@ -398,13 +314,13 @@ pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, Failure> {
     ToolSet::from_json(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
 }
 
-fn standard_input() -> Result<Vec<u8>, Failure> {
+pub(crate) fn standard_input() -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = std::io::stdin().lock().read_to_end(&mut bytes);
     read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
     Ok(bytes)
 }
 
-fn chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
+pub(crate) fn chunks(bytes: &[u8], size: usize) -> std::slice::Chunks<'_, u8> {
     bytes.chunks(if size == 0 { bytes.len().max(1) } else { size })
 }

@@ -2,29 +2,47 @@
 
 use std::path::Path;
 
-use sabir_agent::{Attended, Outcome, Record, Task, TaskId};
+use sabir_agent::{Attended, Outcome, Record, Start, Task, TaskId, User};
+use sabir_call::Model;
 use sabir_journal::Journal;
-use sabir_model::HttpModel;
+use sabir_model::{Cassette, HttpModel, Renewing};
 use serde_json::json;
 
-use crate::cli::{Output, ResumeArguments, RunArguments, TaskOptions};
-use crate::config::{self, Config};
+use crate::cassette::{self, Nowhere, Tape, Taped, Told};
+use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions};
+use crate::config::{self, Chosen, Config};
 use crate::exit::{Exit, Failure};
-use crate::print;
 use crate::screen::{EventLines, Progress, Silent};
 use crate::task::{self, Bench, Open, Plan};
 use crate::terminal::Terminal;
+use crate::{print, spent};
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
-    begin(&arguments.task, arguments.words.join(" "), Some(arguments.output))
+    let (options, tape, output) = (&arguments.task, &arguments.tape, Some(arguments.output));
+    let words = arguments.words.join(" ");
+    match &tape.replay {
+        None => begin(options, words, output, tape),
+        Some(file) => {
+            let (cassette, mut told) = cassette::read(file)?;
+            if !told.records.is_empty() {
+                return Err(Failure::usage(
+                    "the cassette is that of a resumed task: play it with `sabir resume --replay`",
+                ));
+            }
+            if !words.trim().is_empty() {
+                told.start.prompt = words;
+            }
+            replay(options, cassette, told, output)
+        }
+    }
 }
 
 /// `sabir`, with or without words.
 pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exit, Failure> {
     let prompt = words.join(" ");
     if !prompt.trim().is_empty() {
-        return begin(options, prompt, None);
+        return begin(options, prompt, None, &TapeOptions::default());
     }
     // Whoever has no model should hear of it before he has typed anything.
     Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
@@ -35,28 +53,37 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
     if line.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
-    begin(options, line.trim().to_owned(), None)
+    begin(options, line.trim().to_owned(), None, &TapeOptions::default())
 }
 
-fn begin(options: &TaskOptions, prompt: String, output: Option<Output>) -> Result<Exit, Failure> {
+fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &TapeOptions) -> Result<Exit, Failure> {
     if prompt.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what"));
     }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
-    let bench = Bench::new(options, &config, None)?;
+    let bench = Bench::new(options, &config, None)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
     let folder = config::tasks_folder()?;
     let plan = Plan { prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
-    watch(&bench, &mut open, &tell_retries(chosen.model(), output), output)
+    let told = bench.told(open.task.start(), &chosen.id, &config);
+    let (model, tape) = taped(&chosen, tape, told, output)?;
+    watch(&bench, &mut open, &model, (output, tape))
 }
 
 /// `sabir resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
-    let options = &arguments.task;
+    let (options, tape, output) = (&arguments.task, &arguments.tape, arguments.output);
+    if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
+        return Err(Failure::usage("only tasks that nobody attends are recorded and replayed: give --output"));
+    }
+    let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
+    if let Some(file) = &tape.replay {
+        return resume_replay(arguments, file, words);
+    }
     let config = Config::load(options.config.as_deref())?;
     let folder = config::tasks_folder()?;
     let id = match &arguments.id {
@@ -72,6 +99,20 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
     };
+    check_protocol(start, options)?;
+    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?.priced(&chosen)?;
+    let told = bench.told(start, &chosen.id, &config);
+    let told = Told { records: records.clone(), words: words.clone(), ..told };
+    let settings = bench.settings(&chosen.id, attended(output));
+    let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
+    let mut open = Open { task, store: Box::new(journal), first: None, words };
+    let (model, tape) = taped(&chosen, tape, told, output)?;
+    watch(&bench, &mut open, &model, (output, tape))
+}
+
+/// A resumed task is locked to its protocol.
+fn check_protocol(start: &Start, options: &TaskOptions) -> Result<(), Failure> {
     let locked = start.protocol.name();
     if locked != "native" && sabir_call::dialect::dialect(locked).is_none() {
         return Err(Failure::usage(format!(
@@ -84,13 +125,63 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
             "this task is locked to the protocol `{locked}`; a new task may use another"
         )));
     }
-    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?;
-    let settings = bench.settings(&chosen.id, attended(arguments.output));
-    let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
-    let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
-    let mut open = Open { task, journal, first: None, words };
-    watch(&bench, &mut open, &tell_retries(chosen.model(), arguments.output), arguments.output)
+    Ok(())
+}
+
+/// The model with a recorder around it, if one is wanted.
+fn taped(
+    chosen: &Chosen,
+    tape: &TapeOptions,
+    told: Told,
+    output: Option<Output>,
+) -> Result<(Renewing<HttpModel>, Tape), Failure> {
+    let Some(file) = &tape.record else {
+        return Ok((chosen.model(move |model| tell_retries(model, output)), Tape::Without));
+    };
+    let told = Told { renews: chosen.renews(), ..told };
+    let recorder = cassette::record(&chosen.plain(), file, &told)?;
+    let tape = Tape::recording(recorder.clone());
+    Ok((chosen.model(move |model| tell_retries(model.recorded_by(&recorder), output)), tape))
+}
+
+/// `sabir resume --replay`: the cassette holds what had happened before.
+fn resume_replay(arguments: &ResumeArguments, file: &Path, words: Option<String>) -> Result<Exit, Failure> {
+    let (cassette, mut told) = cassette::read(file)?;
+    let id = &told.start.task;
+    if told.records.is_empty() {
+        return Err(Failure::usage("the cassette is that of a new task: play it with `sabir run --replay`"));
+    }
+    if arguments.id.as_ref().is_some_and(|name| !id.as_str().starts_with(name)) {
+        return Err(Failure::usage(format!("the cassette is that of the task {id}")));
+    }
+    told.words = words.or(told.words);
+    replay(&arguments.task, cassette, told, arguments.output)
+}
+
+/// Plays a cassette to a task that is the recorded one, as far as the options do not say otherwise.
+fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<Output>) -> Result<Exit, Failure> {
+    let recorded = &told.start.model;
+    if options.model.as_ref().is_some_and(|model| model != recorded) {
+        return Err(Failure::usage(format!("the cassette was recorded with the model `{recorded}`")));
+    }
+    check_protocol(&told.start, options)?;
+    let config = Config::load(options.config.as_deref())?;
+    let bench = Bench::replaying(options, &config, &told, cassette.results.clone())?;
+    let (model, tape) = cassette::play(cassette, told.renews, move |model| tell_retries(model, output))?;
+    if let (Tape::Playing(player, _), None) = (&tape, bench.max_time) {
+        let cancel = bench.cancel.clone();
+        player.on_dropped(move || cancel.cancel());
+    }
+    let settings = bench.settings(&told.model, attended(output));
+    let Told { start, records, words, .. } = told;
+    let (task, first) = if records.is_empty() {
+        let (task, first) = Task::new(start, settings);
+        (task, Some(first))
+    } else {
+        (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
+    };
+    let mut open = Open { task, store: Box::new(Nowhere), first, words };
+    watch(&bench, &mut open, &model, (output, tape))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -126,25 +217,42 @@ fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
 }
 
 /// Drives a task before the right eyes and says how it ended.
-fn watch(bench: &Bench, open: &mut Open, model: &HttpModel, output: Option<Output>) -> Result<Exit, Failure> {
+fn watch(
+    bench: &Bench,
+    open: &mut Open,
+    model: &dyn Model,
+    (output, mut tape): (Option<Output>, Tape),
+) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
-    let end = match output {
-        Some(Output::Json) => bench.drive(open, model, &mut Silent)?,
-        Some(Output::Events) => bench.drive(open, model, &mut EventLines)?,
-        Some(Output::Text) => bench.drive(open, model, &mut Progress::default())?,
-        None => bench.drive(open, model, &mut Terminal::new())?,
+    let mut user: Box<dyn User> = match output {
+        Some(Output::Json) => Box::new(Silent),
+        Some(Output::Events) => Box::new(EventLines),
+        Some(Output::Text) => Box::new(Progress::default()),
+        None => Box::new(Terminal::new()),
     };
-    let exit = Exit::from(end.outcome);
+    let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
     let completed = end.outcome == Outcome::Completed;
+    if matches!(output, None | Some(Output::Text)) {
+        print::err(&format!("{}: {}\n", print::counted(end.turns as usize, "turn"), spent::words(&end.totals)));
+    }
+    // After a request that was not the recorded one, those behind it are no news.
+    let complaint = tape.complaint().filter(|_| end.outcome != Outcome::Misconfigured);
+    let exit = complaint.as_ref().filter(|_| completed).map_or(Exit::from(end.outcome), |complaint| complaint.exit);
     match output {
         Some(Output::Json) => print::json(&json!({
             "task": id, "outcome": end.outcome, "exit_code": exit.code(), "message": end.message, "turns": end.turns,
-            "usage": end.usage,
+            "usage": end.totals.usage, "estimate": end.totals.estimate, "cost": end.totals.cost,
         })),
         Some(Output::Events) => {}
         Some(Output::Text) if completed => print::out(&print::visible(&format!("{}\n", end.message))),
         _ if completed => {}
-        _ => print::err(&print::visible(&format!("sabir: {}\nGo on with: sabir resume {id}\n", end.message))),
+        _ => print::err(&print::visible(&format!("sabir: {}\n", end.message))),
+    }
+    if matches!(output, None | Some(Output::Text)) && !completed && !matches!(tape, Tape::Playing(..)) {
+        print::err(&format!("Go on with: sabir resume {id}\n"));
+    }
+    if let Some(complaint) = complaint {
+        print::err(&print::visible(&format!("sabir: {}\n", complaint.message)));
     }
     Ok(exit)
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use sabir_agent::{Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
@@ -104,10 +104,10 @@ impl Painter {
                 format!("task {} ({}, {})\n", start.task, start.model, start.protocol.name())
             }
             Record::Answered(answered) => self.answered(answered),
-            Record::Failed { error: ModelErrorKind::Broken, message } => {
+            Record::Failed(Failed { error: ModelErrorKind::Broken, message, .. }) => {
                 self.line(&format!("the answer broke off: {message}\n"))
             }
-            Record::Failed { message, .. } => self.line(&format!("the model cannot be asked: {message}\n")),
+            Record::Failed(failed) => self.line(&format!("the model cannot be asked: {}\n", failed.message)),
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
             Record::Said { by: sabir_agent::Speaker::Sabir, text } => {

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Task, TaskId,
-    User,
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Store, Task,
+    TaskId, Totals, User,
 };
 use sabir_call::dialect::dialect;
-use sabir_call::{Model, Protocol, ToolSet};
+use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
 use sabir_workspace::Workspace;
 use tokio::runtime::Runtime;
 
+use crate::cassette::Told;
 use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::moved::Moved;
 use crate::repairs;
 
 /// Everything that a task needs besides its records.
@@ -30,6 +32,22 @@ pub(crate) struct Bench {
     pub(crate) limits: Limits,
     pub(crate) repairs: Repairs,
     pub(crate) max_time: Option<Duration>,
+    pub(crate) prices: Prices,
+    /// Interrupts the task.
+    pub(crate) cancel: Cancel,
+    /// What the model is told of its place.
+    place: Place,
+}
+
+/// What a model is told of the place where it works.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The folder.
+    pub(crate) folder: String,
+    /// The operating system.
+    pub(crate) system: String,
+    /// What commands printed there.
+    pub(crate) results: Vec<String>,
 }
 
 /// What a new task is to do, and with what.
@@ -41,10 +59,10 @@ pub(crate) struct Plan<'a> {
     pub(crate) protocol: Protocol,
 }
 
-/// A task with its journal.
+/// A task with the place where its records are kept.
 pub(crate) struct Open {
     pub(crate) task: Task,
-    pub(crate) journal: Journal,
+    pub(crate) store: Box<dyn Store>,
     /// The record of the start, where it has not been kept yet.
     pub(crate) first: Option<Record>,
     /// What the user says to a resumed task.
@@ -57,7 +75,7 @@ pub(crate) struct End {
     pub(crate) outcome: Outcome,
     pub(crate) message: String,
     pub(crate) turns: u32,
-    pub(crate) usage: sabir_call::Usage,
+    pub(crate) totals: Totals,
 }
 
 /// What the built-in tools offer a model, wherever they may work.
@@ -72,22 +90,59 @@ impl Bench {
     pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let mut rules = Rules::default();
-        for rule in config.approve.iter().chain(&options.approve) {
-            rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
-        }
-        let limits = Limits { turns: options.max_turns.or(config.max_turns), ..Limits::default() };
+        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let limits = Limits {
+            turns: options.max_turns.or(config.max_turns),
+            cost: cost(options)?.or(config.max_cost),
+            ..Limits::default()
+        };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, max_time)?;
-        Ok(Self { repairs: repairs::without(&config.repairs_off)?, ..bench })
+        let bench = Self::with(workspace, rules, limits, None)?;
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
-    /// Sets up the tools in a workspace.
+    /// Sets what the model costs. A limit of cost can be kept only where that is known.
+    pub(crate) fn priced(mut self, chosen: &Chosen) -> Result<Self, Failure> {
+        if self.limits.cost.is_some() && !chosen.prices.is_known() {
+            return Err(Failure::usage(format!(
+                "--max-cost cannot be kept: what {} costs at {} is not known; give its prices under [[models]] in config.toml \
+                 (see docs/models.md), or leave the limit out",
+                chosen.id,
+                chosen.provider()
+            )));
+        }
+        self.prices = chosen.prices;
+        Ok(self)
+    }
+
+    /// Sets up the tools as for [`new`](Self::new), for a replay: they are spoken to as if they worked in the recorded place, and
+    /// the recorded limits hold.
+    pub(crate) fn replaying(
+        options: &TaskOptions,
+        config: &Config,
+        told: &Told,
+        results: Vec<String>,
+    ) -> Result<Self, Failure> {
+        let folder = options.folder.as_deref().unwrap_or(Path::new("."));
+        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let limits = Limits {
+            turns: options.max_turns.or(told.max_turns),
+            cost: cost(options)?.or(told.max_cost),
+            ..Limits::default()
+        };
+        let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
+        let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
+        let bench = Self::with(workspace, rules, limits, Some(place))?;
+        Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
+    }
+
+    /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
         workspace: Workspace,
         rules: Rules,
         limits: Limits,
-        max_time: Option<Duration>,
+        place: Option<Place>,
     ) -> Result<Self, Failure> {
         let workspace = Arc::new(workspace);
         let helper = std::env::current_exe()
@@ -97,16 +152,23 @@ impl Bench {
             helper,
             environment: config::command_environment(),
         };
-        let registry =
-            Registry::new(sabir_tools::builtin(settings)).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self { workspace, registry, rules, limits, repairs: Repairs::all(), max_time })
+        let here = workspace.root().display().to_string();
+        let mut tools = sabir_tools::builtin(settings);
+        if let Some(place) = &place {
+            tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
+        }
+        let system = std::env::consts::OS.to_owned();
+        let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
+        let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
+        let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
+        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, place })
     }
 
     /// How a task is run on this bench.
     pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
-        let root = self.workspace.root().display().to_string();
+        let Place { folder, system, .. } = &self.place;
         Settings {
-            system: Instructions { workspace: &root, system: std::env::consts::OS, attended }.text(),
+            system: Instructions { workspace: folder, system, attended }.text(),
             model: model.to_owned(),
             tools: self.registry.set().clone(),
             readers: self.registry.readers(),
@@ -115,14 +177,30 @@ impl Bench {
             limits: self.limits,
             repairs: self.repairs,
             max_output: None,
+            prices: self.prices,
+        }
+    }
+
+    /// What a recording must hold of a task on this bench.
+    pub(crate) fn told(&self, start: &Start, model: &str, config: &Config) -> Told {
+        Told {
+            start: start.clone(),
+            model: model.to_owned(),
+            system: self.place.system.clone(),
+            max_turns: self.limits.turns,
+            max_cost: self.limits.cost,
+            prices: self.prices,
+            renews: false,
+            repairs_off: config.repairs_off.clone(),
+            records: Vec::new(),
+            words: None,
         }
     }
 
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
-        let Open { task, journal: store, first, words } = open;
-        let runtime = runtime()?;
-        let cancel = Cancel::default();
+        let Open { task, store, first, words } = open;
+        let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
@@ -132,8 +210,21 @@ impl Bench {
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
         runtime.shutdown_timeout(Duration::from_millis(200));
-        Ok(End { outcome, message, turns: task.turns(), usage: task.usage() })
+        Ok(End { outcome, message, turns: task.turns(), totals: task.totals() })
     }
+}
+
+fn rules<'a>(all: impl Iterator<Item = &'a String>) -> Result<Rules, Failure> {
+    all.into_iter().try_fold(Rules::default(), |mut rules, rule| {
+        rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(rules)
+    })
+}
+
+/// What may be spent at most.
+fn cost(options: &TaskOptions) -> Result<Option<Dollars>, Failure> {
+    let cost = options.max_cost.as_deref().map(str::parse).transpose();
+    cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))
 }
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
@@ -175,7 +266,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
-    Ok(Open { task, journal, first: Some(first), words: None })
+    Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })
 }
 
 /// The journal's clock: milliseconds since 1970.

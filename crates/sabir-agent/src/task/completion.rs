@@ -1,6 +1,6 @@
 //! How a task ends, and how it does not: completion, questions to the user, replies without a call, too many mistakes.
 
-use sabir_call::{Call, CallId, Ending};
+use sabir_call::{Call, CallId, Ending, StopReason};
 use serde_json::Value;
 
 use crate::control;
@@ -16,6 +16,9 @@ call the tool that brings it forward.";
 /// What it says where the provider's output limit ended the reply.
 const TOO_LONG: &str = "Your message was cut off by the output limit before it held a whole call, so nothing happened. Write \
 less at a time: smaller files, or a file in several edits.";
+
+/// What is said where the model or its provider refused.
+const REFUSED: &str = "the model, or its provider's filter, refused to answer";
 
 impl Task {
     /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
@@ -88,6 +91,13 @@ impl Task {
 
     /// A reply without a call: in a conversation the user's turn, headless a reminder, and in the end an honest end.
     pub(super) fn without_call(&mut self, feedback: Option<String>, effects: &mut Vec<Effect>) {
+        if self.stop == Some(StopReason::Refused) {
+            // Asking the same again would be refused again, and may be held against the user.
+            return match self.settings.attended {
+                Attended::Yes => self.put(Question::Next { reason: REFUSED.to_owned() }, effects),
+                Attended::No => self.give_up(REFUSED, effects),
+            };
+        }
         let limit = self.settings.limits.reminders;
         if self.settings.attended == Attended::Yes && (feedback.is_none() || self.counts.without_call > limit) {
             return self.put(Question::Next { reason: String::new() }, effects);
@@ -99,7 +109,7 @@ impl Task {
             );
             return self.give_up(&message, effects);
         }
-        let reminder = if self.cut_by_limit { TOO_LONG } else { REMINDER };
+        let reminder = if self.stop == Some(StopReason::Length) { TOO_LONG } else { REMINDER };
         self.remind(feedback.unwrap_or_else(|| reminder.to_owned()), effects);
         self.ask(effects);
     }

@@ -8,11 +8,13 @@ use sabir_check::{Audience, CallState, Checked, Told, feedback};
 use crate::record::{Answered, Check};
 
 use super::Task;
+use super::charge::Charge;
 
 impl Task {
     /// Puts the calls of a draft through the gates and gives every call an id of its own.
     pub(super) fn judge_answer(&self, mut draft: Draft) -> Answered {
         draft.drop_blank_text();
+        let Charge { usage, estimate, cost } = self.charge(&draft);
         let turn = self.counts.turns.saturating_add(1);
         let mut checked = self.checker.check_all(&draft);
         let mut used = self.ids();
@@ -55,7 +57,9 @@ impl Task {
             parts,
             checks,
             faults: loose,
-            usage: draft.usage,
+            usage,
+            estimate,
+            cost,
             stop: draft.stop.map(|(reason, _)| reason),
             feedback,
         }

@@ -6,7 +6,8 @@ use sabir_agent::{
 };
 use sabir_call::dialect::{CLINE, Selection};
 use sabir_call::{
-    CallId, CallResult, Event, ModelError, ModelErrorKind, Part, Prompted, Protocol, Role, Sink, ToolSet, ToolSpec,
+    CallId, CallResult, Event, ModelError, ModelErrorKind, Part, Prices, Prompted, Protocol, Role, Sink, ToolSet,
+    ToolSpec,
 };
 use serde_json::json;
 
@@ -31,6 +32,7 @@ pub(crate) fn settings(attended: Attended) -> Settings {
         limits: Limits::default(),
         repairs: sabir_check::Repairs::all(),
         max_output: None,
+        prices: Prices::default(),
     }
 }
 

@@ -8,6 +8,8 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod costs;
 mod laws;
 mod machine;
+mod order;
 mod story;

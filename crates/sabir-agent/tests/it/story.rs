@@ -32,6 +32,38 @@ fn reads_go_together_and_writes_wait() {
 }
 
 #[test]
+fn ids_that_repeat_or_are_missing_become_one_for_each_call() {
+    let mut machine = Machine::new(settings(Attended::No));
+    // Gemini and Ollama: the same ids from turn to turn, none at all, or one twice.
+    for ids in [[Some("0"), Some("1")], [Some("0"), Some("1")], [None, None], [Some("x"), Some("x")], [Some(""), None]]
+    {
+        assert_eq!(machine.open, [Effect::Ask]);
+        machine.open.clear();
+        for (index, id) in (0..).zip(ids) {
+            let name = if index == 0 { "look" } else { "touch" };
+            let events = [
+                Event::CallStart { index, id, name, dialect: None, at: 0, name_at: 0 },
+                Event::ArgStart { index, name: "path", form: ArgForm::String, at: 0 },
+                Event::ArgDelta { index, text: "a" },
+                Event::ArgEnd { index, lead: "", at: 0 },
+                Event::CallEnd { index, at: 0 },
+            ];
+            events.into_iter().for_each(|event| machine.step(Input::Event(event)));
+        }
+        machine.step(Input::Answered);
+        machine.work(false);
+    }
+    machine.check_history();
+    let history = machine.task.history();
+    let ids: Vec<_> = history.iter().flat_map(|message| message.calls()).map(|call| call.id.as_str()).collect();
+    let mut unique = ids.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!((ids.len(), unique.len()), (10, 10), "{ids:?}");
+    assert_eq!(ids[..2], ["0", "1"], "what is new stays as it is");
+}
+
+#[test]
 fn completion_is_refused_after_a_failure_in_the_same_message() {
     let mut machine = Machine::new(settings(Attended::No));
     machine.answer(&format!("{TOUCH}{DONE}"));

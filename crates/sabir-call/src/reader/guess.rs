@@ -12,7 +12,6 @@
 //! shows a call.
 
 use crate::dialect::grammar::PythonCalls;
-use crate::draft::{Draft, DraftState};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
@@ -209,20 +208,11 @@ impl Guess {
 
     /// Whether the calls are ones that could run.
     fn holds(&self, index: u32, why: Cut, vocabulary: &Vocabulary) -> bool {
-        let mut draft = Draft::default();
+        let mut trial = Trial { vocabulary, open: None, calls: false, good: true };
         let Some(mut region) = self.region(index) else { return false };
-        self.read(region.as_mut(), why, &mut draft);
-        let good = |call: &crate::draft::DraftCall| {
-            // What is nearly a tool's name is for the gates to refuse, with a hint.
-            let Some(tool) = vocabulary.resolve(&call.name).and_then(|at| vocabulary.tool(at)) else {
-                return vocabulary.means(&call.name);
-            };
-            let given = call.arguments.iter().map(|argument| argument.name.as_str());
-            let nameless = call.arguments.iter().any(|argument| argument.name.is_empty());
-            call.state != DraftState::Closed || nameless || tool.satisfied(given)
-        };
-        let mut calls = draft.calls().peekable();
-        calls.peek().is_some() && calls.all(good)
+        self.read(region.as_mut(), why, &mut trial);
+        trial.end(false);
+        trial.calls && trial.good
     }
 
     /// Reads everything that is held, to the end of the text.
@@ -230,6 +220,53 @@ impl Guess {
         let (text, offset) = self.calls();
         if let Taken::More(taken) = region.read(View { text, offset, last: true }, out) {
             region.cut(why, offset + taken, out);
+        }
+    }
+}
+
+/// Judges calls one after the other, and keeps nothing but the names of one call's arguments.
+struct Trial<'v> {
+    vocabulary: &'v Vocabulary,
+    /// The call that is open, and its arguments.
+    open: Option<(String, Vec<String>)>,
+    /// There was a call.
+    calls: bool,
+    /// None of them was one that could not run.
+    good: bool,
+}
+
+impl Trial<'_> {
+    /// A call is over, properly or not.
+    fn end(&mut self, closed: bool) {
+        let Some((name, given)) = self.open.take() else { return };
+        let tool = self.vocabulary.resolve(&name).and_then(|at| self.vocabulary.tool(at));
+        self.good &= match tool {
+            // What is nearly a tool's name is for the gates to refuse, with a hint.
+            None => self.vocabulary.means(&name),
+            Some(tool) => {
+                let nameless = given.iter().any(String::is_empty);
+                !closed || nameless || tool.satisfied(given.iter().map(String::as_str))
+            }
+        };
+    }
+}
+
+impl Sink for Trial<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::CallStart { name, .. } => {
+                self.end(false);
+                self.calls = true;
+                self.open = self.good.then(|| (name.to_owned(), Vec::new()));
+            }
+            Event::ArgStart { name, .. } => {
+                if let Some((_, given)) = &mut self.open {
+                    given.push(name.to_owned());
+                }
+            }
+            Event::CallEnd { .. } => self.end(true),
+            Event::CallCut { .. } => self.end(false),
+            _ => {}
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::{any, proptest};
-use sabir_agent::{Answered, Check, Judge, Outcome, Record, Store, TaskId, Verdict};
-use sabir_call::{Call, CallId, CallResult, Ending, Fault, FaultKind, Opaque, Part, Span, StopReason, Usage};
+use sabir_agent::{Answered, Check, Failed, Judge, Outcome, Record, Store, TaskId, Verdict};
+use sabir_call::{
+    Call, CallId, CallResult, Cost, Dollars, Ending, Fault, FaultKind, Opaque, Part, Span, StopReason, Usage,
+};
 use sabir_journal::{Journal, JournalError, read};
 use serde_json::{Map, Value, json};
 
@@ -29,6 +31,8 @@ fn answered(arguments: Map<String, Value>) -> Record {
         }],
         faults: Vec::new(),
         usage: Usage { input: Some(u64::MAX), ..Usage::default() },
+        estimate: Usage { output: Some(7), ..Usage::default() },
+        cost: Cost { known: Dollars::from_nanos(u64::MAX), at_least: true, estimated: true },
         stop: Some(StopReason::Calls),
         feedback: None,
     })
@@ -43,7 +47,13 @@ fn every_kind() -> Vec<Record> {
         started("task-1", "do it"),
         said("please"),
         answered(arguments),
-        Record::Failed { error: sabir_call::ModelErrorKind::RateLimited, message: "later".to_owned() },
+        Record::Failed(Failed {
+            error: sabir_call::ModelErrorKind::RateLimited,
+            message: "later".to_owned(),
+            usage: Usage::default(),
+            estimate: Usage::default(),
+            cost: Cost::UNKNOWN,
+        }),
         Record::Judged { call: call.clone(), verdict: Verdict::Ask, by: Judge::Policy, reason: "writes".to_owned() },
         Record::Running { call: call.clone() },
         Record::Result(CallResult {

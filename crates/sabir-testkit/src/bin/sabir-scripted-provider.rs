@@ -34,9 +34,9 @@ fn script(text: &str) -> Result<Script, serde_json::Error> {
     let lists: HashMap<String, Vec<Reply>> = serde_json::from_str(text)?;
     let counts = Mutex::new(HashMap::<String, usize>::new());
     Ok(Script::by(move |_, request| {
-        // Some wires name it in the path.
-        let incoming = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
-        let model = incoming.map_or("", |incoming| incoming.request.model.as_str());
+        // Some wires name the model in the path.
+        let model = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
+        let model = model.map_or("", |incoming| incoming.request.model.as_str());
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(model.to_owned()).or_default();
         let list = lists.get(model).map(Vec::as_slice).unwrap_or_default();

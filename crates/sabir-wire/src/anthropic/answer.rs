@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
 use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
 use crate::sse;
 use crate::wire::{Head, Writer};
 
@@ -20,6 +21,10 @@ pub(crate) struct Answer {
     called: bool,
     usage: Usage,
     stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    moulds: [Option<Mould>; 3],
+    /// A piece of arguments, before it is written.
+    fragment: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,8 @@ impl Answer {
             called: false,
             usage: Usage::default(),
             stop: None,
+            moulds: Default::default(),
+            fragment: String::new(),
         }
     }
 
@@ -104,10 +111,13 @@ impl Answer {
 
     fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
-            let mut fragment = String::new();
-            write(&mut call.arguments, &mut fragment);
-            if !fragment.is_empty() {
-                delta(call.block, json!({"type": "input_json_delta", "partial_json": fragment}), out);
+            self.fragment.clear();
+            write(&mut call.arguments, &mut self.fragment);
+            if !self.fragment.is_empty() {
+                let [.., mould] = &mut self.moulds;
+                let (block, names) = (call.block, ["input_json_delta", "partial_json"]);
+                let fragment = Cast { key: block, number: 0, text: &self.fragment };
+                cast(mould, fragment, out, |_, text| text_delta(block, names, text));
             }
         }
     }
@@ -118,11 +128,17 @@ impl Writer for Answer {
         match event {
             Event::Text { text } => {
                 let index = self.prose(Prose::Text, out);
-                delta(index, json!({"type": "text_delta", "text": text}), out);
+                let [mould, ..] = &mut self.moulds;
+                cast(mould, Cast { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["text_delta", "text"], text)
+                });
             }
             Event::Thought { text } => {
                 let index = self.prose(Prose::Thinking, out);
-                delta(index, json!({"type": "thinking_delta", "thinking": text}), out);
+                let [_, mould, _] = &mut self.moulds;
+                cast(mould, Cast { key: index, number: 0, text }, out, |_, text| {
+                    text_delta(index, ["thinking_delta", "thinking"], text)
+                });
             }
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
@@ -230,6 +246,13 @@ fn usage(usage: Usage, output: u64) -> Value {
     }
     value.insert("output_tokens".to_owned(), json!(output));
     Value::Object(value)
+}
+
+/// A delta of that type, with a text in that field.
+fn text_delta(index: u64, [kind, field]: [&str; 2], text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    delta(index, json!({"type": kind, field: text}), &mut out);
+    out
 }
 
 fn delta(index: u64, delta: Value, out: &mut Vec<u8>) {

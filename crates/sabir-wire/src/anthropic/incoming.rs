@@ -2,7 +2,7 @@
 //!
 //! # Supported
 //! Text, base64 images, calls, results, thinking with its signature; blocks of any other type are kept as opaque state of
-//! this wire. `cache_control`, `metadata`, `thinking` and sampling beyond the temperature are ignored.
+//! this wire. `cache_control`, `metadata` and sampling beyond the temperature are ignored.
 //!
 //! # Unsupported
 //! Images by URL or file, documents, and server tools in `tools`: each is an error that names its place.
@@ -11,6 +11,7 @@ use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Value, json};
 
 use super::NAME;
+use super::thinking;
 use crate::field::{Field, History, call, tool_set};
 use crate::wire::{Incoming, RequestError};
 
@@ -39,6 +40,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
         max_output: body.get("max_tokens").count()?,
         temperature: body.get("temperature").number()?,
         stop: body.get("stop_sequences").texts()?,
+        thinking: thinking::read(&body)?,
         ..Request::default()
     };
     Ok(Incoming { request, streamed: body.get("stream").is_true() })

@@ -2,11 +2,13 @@
 //!
 //! The API insists on: a limit for the output, alternating roles, results first in the message that follows their
 //! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature; plain ones are left out.
+//! A model that thinks takes no temperature.
 
 use sabir_call::{Call, CallResult, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
+use super::thinking;
 use crate::identifier::portable;
 use crate::wire::Form;
 
@@ -16,7 +18,8 @@ const DEFAULT_LIMIT: u64 = 8192;
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
-    body.insert("max_tokens".to_owned(), json!(request.max_output.unwrap_or(DEFAULT_LIMIT)));
+    let plan = thinking::plan(request, DEFAULT_LIMIT, thinking::signs);
+    body.insert("max_tokens".to_owned(), json!(plan.limit));
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
         mark(form, &mut block);
@@ -35,7 +38,8 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
             body.insert("tool_choice".to_owned(), choice);
         }
     }
-    if let Some(temperature) = request.temperature {
+    body.extend(plan.members());
+    if let Some(temperature) = request.temperature.filter(|_| !plan.thinks()) {
         body.insert("temperature".to_owned(), json!(temperature));
     }
     if !request.stop.is_empty() {

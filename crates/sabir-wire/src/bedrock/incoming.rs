@@ -8,11 +8,13 @@
 //! # Unsupported
 //! Pictures in S3, documents, videos, and tools of the provider in `toolConfig`: each is an error that names its place.
 
-use sabir_call::{Effort, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Value, json};
 
 use super::NAME;
+use crate::anthropic::thinking;
 use crate::field::{Field, History, call, tool_set};
+use crate::thinking::of_word;
 use crate::wire::{Incoming, RequestError};
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
@@ -145,21 +147,14 @@ fn choice(choice: &Field<'_>, native: &Field<'_>) -> Result<ToolChoice, RequestE
 
 /// How much to think, in the words of any maker.
 fn thinking(more: &Field<'_>) -> Result<Thinking, RequestError> {
-    let (claude, nova) = (more.get("thinking"), more.get("reasoningConfig"));
-    let word = [more.get("output_config").get("effort"), nova.get("maxReasoningEffort"), more.get("reasoning_effort")];
-    let word = word.into_iter().find(|word| !word.is_absent());
-    let kind = if claude.is_absent() { nova.get("type") } else { claude.get("type") };
-    if kind.value == "disabled" {
+    let nova = more.get("reasoningConfig");
+    if nova.get("type").value == "disabled" {
         return Ok(Thinking::Off);
     }
-    if let Some(tokens) = claude.get("budget_tokens").count()? {
-        return Ok(Thinking::Tokens(tokens));
+    for word in [nova.get("maxReasoningEffort"), more.get("reasoning_effort")] {
+        if !word.is_absent() {
+            return of_word(&word);
+        }
     }
-    let Some(word) = word else { return Ok(Thinking::Default) };
-    Ok(Thinking::Effort(match word.text()? {
-        "minimal" | "none" => Effort::Minimal,
-        "low" => Effort::Low,
-        "medium" => Effort::Medium,
-        _ => Effort::High,
-    }))
+    thinking::read(more)
 }

@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::NAME;
 use crate::anthropic::request::closed;
+use crate::anthropic::thinking;
 use crate::identifier::portable;
+use crate::thinking::effort;
 use crate::wire::Form;
 
 /// Who made a model, as far as its name says.
@@ -38,16 +40,8 @@ impl Maker {
     }
 }
 
-/// Models of Anthropic that think up to a number of tokens and know no effort.
-const BUDGETED: [&str; 7] = [
-    "claude-3",
-    "claude-opus-4-2",
-    "claude-opus-4-1",
-    "claude-opus-4-5",
-    "claude-sonnet-4-2",
-    "claude-sonnet-4-5",
-    "claude-haiku-4-5",
-];
+/// The limit that thinking is planned with where a request names none: then the model's own holds.
+const USUAL_LIMIT: u64 = 8192;
 
 /// Models of makers that cache, which refuse the marks for it.
 const UNCACHED: [&str; 6] =
@@ -69,20 +63,11 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         last.push(cache_point());
     }
     body.insert("messages".to_owned(), Value::Array(messages));
-    let mut inference = Map::new();
-    if let Some(limit) = request.max_output {
-        inference.insert("maxTokens".to_owned(), json!(limit));
-    }
-    if let Some(temperature) = request.temperature {
-        inference.insert("temperature".to_owned(), json!(temperature));
-    }
-    if !request.stop.is_empty() {
-        inference.insert("stopSequences".to_owned(), json!(request.stop));
-    }
+    let (mut more, cool) = thinking(request, maker);
+    let inference = inference(request, cool);
     if !inference.is_empty() {
         body.insert("inferenceConfig".to_owned(), Value::Object(inference));
     }
-    let mut more = thinking(request.thinking, maker, &request.model);
     if let Some(tools) = tools(request, maker, &mut more) {
         body.insert("toolConfig".to_owned(), tools);
     }
@@ -90,6 +75,21 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         body.insert("additionalModelRequestFields".to_owned(), Value::Object(more));
     }
     Value::Object(body)
+}
+
+/// The limit, the temperature and the stop sequences, as far as the model takes them.
+fn inference(request: &Request, cool: Cool) -> Map<String, Value> {
+    let mut inference = Map::new();
+    if let Some(limit) = request.max_output.filter(|_| cool != Cool::Unlimited) {
+        inference.insert("maxTokens".to_owned(), json!(limit));
+    }
+    if let Some(temperature) = request.temperature.filter(|_| cool == Cool::No) {
+        inference.insert("temperature".to_owned(), json!(temperature));
+    }
+    if !request.stop.is_empty() {
+        inference.insert("stopSequences".to_owned(), json!(request.stop));
+    }
+    inference
 }
 
 fn named(model: &str, names: &[&str]) -> bool {
@@ -217,53 +217,55 @@ fn tool(tool: &ToolSpec) -> Value {
     json!({"toolSpec": spec})
 }
 
-/// What the model's maker calls the wish. Where the maker is not known, Anthropic's words are taken: whoever asks a model
-/// to think wants to hear that it cannot.
-fn thinking(wish: Thinking, maker: Maker, model: &str) -> Map<String, Value> {
-    let value = match (maker, wish) {
-        (_, Thinking::Default) => json!({}),
-        (Maker::Nova, Thinking::Off) => json!({"reasoningConfig": {"type": "disabled"}}),
-        (Maker::Nova, wish) => {
-            json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word(effort(wish))}})
-        }
-        (Maker::OpenAi, wish) => json!({"reasoning_effort": word(effort(wish))}),
-        (_, Thinking::Off) => json!({"thinking": {"type": "disabled"}}),
-        (_, Thinking::Tokens(tokens)) => json!({"thinking": {"type": "enabled", "budget_tokens": tokens}}),
-        (_, Thinking::Effort(effort)) if named(model, &BUDGETED) => {
-            json!({"thinking": {"type": "enabled", "budget_tokens": budget(effort)}})
-        }
-        (_, Thinking::Effort(effort)) => {
-            json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": word(effort)}})
-        }
-    };
-    value.as_object().cloned().unwrap_or_default()
+/// What a model that thinks refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cool {
+    /// Nothing.
+    No,
+    /// A temperature.
+    Yes,
+    /// A temperature and a limit.
+    Unlimited,
 }
 
-/// These models know three words.
-fn word(effort: Effort) -> &'static str {
+/// What the model's maker calls the wish. Where the maker is not known, Anthropic's words are taken: whoever asks a model
+/// to think wants to hear that it cannot.
+fn thinking(request: &Request, maker: Maker) -> (Map<String, Value>, Cool) {
+    let wish = request.thinking;
+    let (value, cool) = match (maker, wish) {
+        (_, Thinking::Default) => (json!({}), Cool::No),
+        (Maker::Nova, Thinking::Off) => (json!({"reasoningConfig": {"type": "disabled"}}), Cool::No),
+        (Maker::Nova, wish) => {
+            let word = word(wish);
+            let cool = if word == "high" { Cool::Unlimited } else { Cool::No };
+            (json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": word}}), cool)
+        }
+        (Maker::OpenAi, wish) => (json!({"reasoning_effort": word(wish)}), Cool::No),
+        (Maker::Anthropic | Maker::Other, _) => {
+            let plan = thinking::plan(request, USUAL_LIMIT, signs);
+            let cool = if plan.thinks() { Cool::Yes } else { Cool::No };
+            (plan.members().into_iter().collect(), cool)
+        }
+    };
+    (value.as_object().cloned().unwrap_or_default(), cool)
+}
+
+/// Whether state of this wire is a thought.
+fn signs(opaque: &Opaque) -> bool {
+    opaque.wire == NAME && opaque.data.get("reasoningContent").is_some()
+}
+
+/// These models know three words, and none for no thinking at all.
+fn word(wish: Thinking) -> &'static str {
+    let effort = match wish {
+        Thinking::Off => Effort::Minimal,
+        Thinking::Default => Effort::Medium,
+        Thinking::Effort(effort) => effort,
+        Thinking::Tokens(tokens) => effort(tokens),
+    };
     match effort {
         Effort::Minimal | Effort::Low => "low",
         Effort::Medium => "medium",
         Effort::High => "high",
-    }
-}
-
-fn effort(wish: Thinking) -> Effort {
-    match wish {
-        Thinking::Off => Effort::Minimal,
-        Thinking::Effort(effort) => effort,
-        Thinking::Tokens(..=4096) => Effort::Low,
-        Thinking::Tokens(..=16_384) | Thinking::Default => Effort::Medium,
-        Thinking::Tokens(_) => Effort::High,
-    }
-}
-
-/// The fewest tokens that are allowed, and multiples of them.
-fn budget(effort: Effort) -> u64 {
-    match effort {
-        Effort::Minimal => 1024,
-        Effort::Low => 2048,
-        Effort::Medium => 8192,
-        Effort::High => 24_576,
     }
 }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
 use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
 use crate::sse;
 use crate::wire::{Head, Writer};
 
@@ -17,22 +18,24 @@ pub(crate) struct Answer {
     called: bool,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    moulds: [Option<Mould>; 3],
+    /// A piece of arguments, before it is written.
+    fragment: String,
 }
 
 impl Answer {
     pub(crate) fn new(head: Head) -> Self {
-        Self { head, begun: false, calls: Vec::new(), called: false, usage: None, stop: None }
-    }
-
-    fn chunk(&self, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
-        let mut chunk = json!({
-            "id": self.head.id, "object": "chat.completion.chunk", "created": self.head.created,
-            "model": self.head.model, "choices": choices,
-        });
-        if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
-            chunk.insert("usage".to_owned(), self::usage(usage));
+        Self {
+            head,
+            begun: false,
+            calls: Vec::new(),
+            called: false,
+            usage: None,
+            stop: None,
+            moulds: Default::default(),
+            fragment: String::new(),
         }
-        sse::encode("", &chunk.to_string(), out);
     }
 
     fn delta(&mut self, mut delta: Value, out: &mut Vec<u8>) {
@@ -42,17 +45,30 @@ impl Answer {
             self.begun = true;
             delta.shift_insert(0, "role".to_owned(), json!("assistant"));
         }
-        self.chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]), None, out);
+        chunk(&self.head, choice(delta), None, out);
+    }
+
+    /// A delta of words, or of thoughts. The first of a response says whose they are.
+    fn words(&mut self, field: &str, text: &str, out: &mut Vec<u8>) {
+        if !self.begun {
+            return self.delta(json!({field: text}), out);
+        }
+        let ([words, thoughts, _], head) = (&mut self.moulds, &self.head);
+        let mould = if field == "content" { words } else { thoughts };
+        cast(mould, Cast { key: 0, number: 0, text }, out, |_, text| written(head, json!({field: text})));
     }
 
     fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
-        let mut fragment = String::new();
+        self.fragment.clear();
         if let Some((_, arguments)) = self.calls.iter_mut().rev().find(|(known, _)| *known == index) {
-            write(arguments, &mut fragment);
+            write(arguments, &mut self.fragment);
         }
-        if !fragment.is_empty() {
-            let call = json!({"index": index, "function": {"arguments": fragment}});
-            self.delta(json!({"tool_calls": [call]}), out);
+        if !self.fragment.is_empty() {
+            let ([.., mould], head) = (&mut self.moulds, &self.head);
+            let fragment = Cast { key: index.into(), number: 0, text: &self.fragment };
+            cast(mould, fragment, out, |_, text| {
+                written(head, json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]}))
+            });
         }
     }
 }
@@ -60,8 +76,8 @@ impl Answer {
 impl Writer for Answer {
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
-            Event::Text { text } => self.delta(json!({"content": text}), out),
-            Event::Thought { text } => self.delta(json!({"reasoning_content": text}), out),
+            Event::Text { text } => self.words("content", text, out),
+            Event::Thought { text } => self.words("reasoning_content", text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
                 self.calls.push((index, ArgumentWriter::default()));
@@ -103,12 +119,33 @@ impl Writer for Answer {
         let default = if self.called { StopReason::Calls } else { StopReason::End };
         let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
         let word = stop_word(reason, &raw);
-        self.chunk(json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
+        chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
         if self.usage.is_some() {
-            self.chunk(json!([]), self.usage, out);
+            chunk(&self.head, json!([]), self.usage, out);
         }
         sse::encode("", "[DONE]", out);
     }
+}
+
+/// A chunk that holds this delta alone.
+fn written(head: &Head, delta: Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    chunk(head, choice(delta), None, &mut out);
+    out
+}
+
+fn choice(delta: Value) -> Value {
+    json!([{"index": 0, "delta": delta, "finish_reason": null}])
+}
+
+fn chunk(head: &Head, choices: Value, usage: Option<Usage>, out: &mut Vec<u8>) {
+    let mut chunk = json!({
+        "id": head.id, "object": "chat.completion.chunk", "created": head.created, "model": head.model, "choices": choices,
+    });
+    if let (Some(usage), Some(chunk)) = (usage, chunk.as_object_mut()) {
+        chunk.insert("usage".to_owned(), self::usage(usage));
+    }
+    sse::encode("", &chunk.to_string(), out);
 }
 
 pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {

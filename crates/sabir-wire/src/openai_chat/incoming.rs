@@ -3,16 +3,18 @@
 //! # Supported
 //! The roles system, developer, user, assistant and tool; text and image parts; `tool_calls`; reasoning fields. A client
 //! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
-//! decoder would deliver them. Sampling beyond temperature and stop is ignored.
+//! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
+//! it. Sampling beyond temperature and stop is ignored.
 //!
 //! # Unsupported
 //! Images by URL, audio, files, custom tools, the old `functions`: each is an error that names its place.
 
-use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::field::{Field, History, call, image, tool_set};
+use crate::thinking;
 use crate::wire::{Incoming, RequestError};
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
@@ -48,9 +50,24 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
         max_output: if limit.is_some() { limit } else { body.get("max_tokens").count()? },
         temperature: body.get("temperature").number()?,
         stop: body.get("stop").texts()?,
+        thinking: self::thinking(&body)?,
         ..Request::default()
     };
     Ok(Incoming { request, streamed: body.get("stream").is_true() })
+}
+
+fn thinking(body: &Field<'_>) -> Result<Thinking, RequestError> {
+    let reasoning = body.get("reasoning");
+    if reasoning.get("enabled").value == &Value::Bool(false) {
+        return Ok(Thinking::Off);
+    }
+    if let Some(tokens) = reasoning.get("max_tokens").count()? {
+        return Ok(Thinking::Tokens(tokens));
+    }
+    match thinking::of_word(&body.get("reasoning_effort"))? {
+        Thinking::Default => thinking::of_word(&reasoning.get("effort")),
+        wish => Ok(wish),
+    }
 }
 
 /// Content of which only the words count.
@@ -110,7 +127,7 @@ fn reasoning(mut detail: Map<String, Value>) -> Part {
     }
 }
 
-fn arguments(text: &str) -> Map<String, Value> {
+pub(crate) fn arguments(text: &str) -> Map<String, Value> {
     match serde_json::from_str(text) {
         Ok(Value::Object(arguments)) => arguments,
         Ok(Value::Null) => Map::new(),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::NAME;
 use crate::anthropic::request::closed;
 use crate::identifier::short;
+use crate::thinking;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -40,6 +41,9 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     }
     if let Some(temperature) = request.temperature {
         body.insert("temperature".to_owned(), json!(temperature));
+    }
+    if let Some(effort) = thinking::word(request.thinking) {
+        body.insert("reasoning_effort".to_owned(), json!(effort));
     }
     if !request.stop.is_empty() {
         body.insert("stop".to_owned(), json!(request.stop));

@@ -49,14 +49,15 @@ pub(crate) struct Stream {
     done: bool,
 }
 
+// What most chunks do not have is boxed: the structs are moved several times on their way out of the deserializer.
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
-    usage: Maybe<Tokens>,
+    usage: Maybe<Box<Tokens>>,
     #[serde(default)]
-    x_groq: Maybe<Groq>,
+    x_groq: Maybe<Box<Groq>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -72,13 +73,13 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     delta: Maybe<Delta<'a>>,
     #[serde(borrow, default)]
-    message: Maybe<Delta<'a>>,
+    message: Maybe<Box<Delta<'a>>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     #[serde(borrow, default)]
     native_finish_reason: Text<'a>,
     #[serde(default)]
-    usage: Maybe<Tokens>,
+    usage: Maybe<Box<Tokens>>,
 }
 
 #[derive(Deserialize)]
@@ -120,7 +121,7 @@ struct Function<'a> {
 #[derive(Deserialize)]
 struct Groq {
     #[serde(default)]
-    usage: Maybe<Tokens>,
+    usage: Maybe<Box<Tokens>>,
 }
 
 #[derive(Deserialize)]
@@ -221,7 +222,7 @@ impl Stream {
 
     fn choice(&mut self, choice: &Choice<'_>, out: &mut dyn Sink) {
         let whole = choice.message.0.is_some();
-        if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_ref()) {
+        if let Some(delta) = choice.delta.0.as_ref().or(choice.message.0.as_deref()) {
             self.reasoning(delta, out);
             delta.content.each(false, &mut |thought, words| say(thought, words, out));
             if !delta.refusal.as_str().is_empty() {
@@ -380,7 +381,7 @@ impl Stream {
 }
 
 /// Arguments come as text, as a JSON value in place of it, or as `null`.
-fn argument_text(raw: &str) -> Cow<'_, str> {
+pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
     let text = serde_json::from_str::<Text<'_>>(raw).unwrap_or_default();
     match text.0 {
         Some(text) if raw.starts_with('"') => text,
@@ -397,7 +398,7 @@ fn say(thought: bool, text: &str, out: &mut dyn Sink) {
     }
 }
 
-fn tokens_of(found: &Maybe<Tokens>, out: &mut dyn Sink) {
+fn tokens_of(found: &Maybe<Box<Tokens>>, out: &mut dyn Sink) {
     if let Some(found) = &found.0 {
         let details = found.completion_tokens_details.0.as_ref();
         let reasoning = details.and_then(|details| details.reasoning_tokens.0);
@@ -420,6 +421,6 @@ fn tokens_of(found: &Maybe<Tokens>, out: &mut dyn Sink) {
     }
 }
 
-fn tokens(found: Option<Tokens>, out: &mut dyn Sink) {
+fn tokens(found: Option<Box<Tokens>>, out: &mut dyn Sink) {
     tokens_of(&Maybe(found), out);
 }

@@ -394,19 +394,26 @@ fn thinking_is_asked_for_in_the_words_of_the_maker() {
     };
     use {Effort as E, Thinking as T};
     let high = T::Effort(E::High);
-    let adaptive = json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}});
+    let adaptive =
+        json!({"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}});
     let budget = |tokens: u64| json!({"thinking": {"type": "enabled", "budget_tokens": tokens}});
     let off = json!({"thinking": {"type": "disabled"}});
     check(CLAUDE, T::Default, Value::Null, T::Default);
-    check(CLAUDE, high, adaptive.clone(), high);
-    check(CLAUDE, T::Off, off.clone(), T::Off);
-    check(CLAUDE, T::Tokens(2000), budget(2000), T::Tokens(2000));
-    check("us.anthropic.claude-sonnet-4-5-20250929-v1:0", high, budget(24_576), T::Tokens(24_576));
+    check(CLAUDE, high, adaptive, high);
+    check(CLAUDE, T::Off, off, T::Off);
+    check("us.anthropic.claude-sonnet-4-5-20250929-v1:0", T::Tokens(2000), budget(2000), T::Tokens(2000));
+    check("anthropic.claude-3-7-sonnet-20250219-v1:0", high, budget(16_384), T::Tokens(16_384));
     let nova = "us.amazon.nova-2-lite-v1:0";
     check(nova, high, json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}), high);
     check(nova, T::Off, json!({"reasoningConfig": {"type": "disabled"}}), T::Off);
     check("openai.gpt-oss-120b-1:0", high, json!({"reasoning_effort": "high"}), high);
-    check("arn:aws:bedrock:eu-west-1:1:application-inference-profile/a", high, adaptive, high);
+    check("arn:aws:bedrock:eu-west-1:1:application-inference-profile/a", high, budget(16_384), T::Tokens(16_384));
+    // A model that thinks takes no temperature, and this one no limit either.
+    for (model, limit) in [(CLAUDE, json!(9000)), (nova, Value::Null)] {
+        let request = Request { thinking: high, temperature: Some(0.5), max_output: Some(9000), ..request(model) };
+        let inference = &Wire::Bedrock.encode_request(&request, &Form::default())["inferenceConfig"];
+        assert_eq!((&inference["temperature"], &inference["maxTokens"]), (&Value::Null, &limit), "{model}");
+    }
 }
 
 #[test]

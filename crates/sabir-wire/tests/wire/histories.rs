@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use sabir_call::{
-    Call, CallId, CallResult, Ending, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSet, ToolSpec,
+    Call, CallId, CallResult, Effort, Ending, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice,
+    ToolSet, ToolSpec,
 };
 use sabir_wire::{Form, Wire};
 use serde_json::{Map, Value, json};
@@ -33,18 +34,40 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             0..3,
         )
         .boxed(),
-        Wire::Bedrock => proptest::collection::vec(
-            prop_oneof![
-                ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
-                    let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
-                    Part::Thought { text, opaque: Some(kept(data)) }
-                }),
-                "[a-z]{4}"
-                    .prop_map(move |data| Part::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}})))),
-            ],
+        Wire::Bedrock => bedrock_thoughts().boxed(),
+        Wire::OpenAiResponses => proptest::collection::vec(
+            ("[a-z]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, encrypted)| {
+                let part = json!({"type": "summary_text", "text": text});
+                let summary = if text.is_empty() { vec![] } else { vec![part] };
+                let item =
+                    json!({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": encrypted});
+                if text.is_empty() {
+                    Part::Opaque(kept(item))
+                } else {
+                    Part::Thought { text, opaque: Some(kept(item)) }
+                }
+            }),
             0..3,
         )
         .boxed(),
+        Wire::Gemini => proptest::collection::vec(
+            prop_oneof![
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "thought", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::Thought { text, opaque: Some(kept(data)) }]
+                }),
+                ("[a-zü]{1,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+                    let data = json!({"signs": "text", "bytes": text.len(), "thoughtSignature": signature});
+                    vec![Part::text(text), Part::Opaque(kept(data))]
+                }),
+                Just(vec![Part::Opaque(kept(json!({"text": "", "thoughtSignature": "x"})))]),
+                Just(vec![Part::Opaque(kept(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})))]),
+            ],
+            0..3,
+        )
+        .prop_map(|parts| parts.concat())
+        .boxed(),
+        Wire::Ollama => ollama_thoughts().boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
                 let plain = plain.map(|text| Part::Thought { text, opaque: None });
@@ -58,6 +81,22 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
     }
 }
 
+fn ollama_thoughts() -> impl Strategy<Value = Vec<Part>> {
+    proptest::option::of(word())
+        .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
+}
+
+fn bedrock_thoughts() -> impl Strategy<Value = Vec<Part>> {
+    let kept = |data: Value| Opaque { wire: Wire::Bedrock.name().to_owned(), data };
+    let signed = ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+        let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+        Part::Thought { text, opaque: Some(kept(data)) }
+    });
+    let hidden =
+        "[a-z]{4}".prop_map(move |data| Part::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}}))));
+    proptest::collection::vec(prop_oneof![signed, hidden], 0..3)
+}
+
 /// One answer with its calls, and the user's message with their results.
 fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
     let call = ("[a-z_]{1,6}", arguments(), word(), any::<bool>());
@@ -68,17 +107,22 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
         proptest::option::of(word()),
         any::<bool>(),
     )
-        .prop_map(|(mut parts, text, calls, reply, picture)| {
+        .prop_map(move |(mut parts, text, calls, reply, picture)| {
             parts.extend(text.map(Part::text));
             if calls.is_empty() && parts.iter().all(|part| !matches!(part, Part::Text { .. })) {
                 parts.push(Part::text("ok"));
             }
             let mut results = Vec::new();
-            for (name, arguments, content, failed) in calls {
+            for (number, (name, arguments, content, failed)) in calls.into_iter().enumerate() {
                 let id = CallId::new("filled in later");
                 let ending = if failed { Ending::Failed } else { Ending::Done };
                 results.push(Part::Result(CallResult { id: id.clone(), name: name.clone(), ending, content }));
                 parts.push(Part::Call(Call { id, name, arguments, dialect: None }));
+                // Of calls that were made at once the first is signed.
+                if wire == Wire::Gemini && number == 0 {
+                    let data = json!({"signs": "call", "thoughtSignature": "s"});
+                    parts.push(Part::Opaque(Opaque { wire: wire.name().into(), data }));
+                }
             }
             if picture {
                 results.push(Part::Image { media_type: "image/png".into(), data: "aGk=".into() });
@@ -86,6 +130,37 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
             results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(Part::text));
             (parts, results)
         })
+}
+
+/// The wishes that a wire has words for, and a model that understands them.
+fn wish(wire: Wire) -> BoxedStrategy<(Thinking, &'static str)> {
+    let efforts = [Effort::Low, Effort::Medium, Effort::High];
+    let efforts = proptest::sample::select(efforts.to_vec()).prop_map(Thinking::Effort);
+    let (silent, off) = (Just(Thinking::Default), Just(Thinking::Off));
+    match wire {
+        Wire::Anthropic => {
+            prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
+        }
+        // Only a model of Anthropic's is told there to make one call, or none.
+        Wire::Bedrock => (prop_oneof![silent, off, efforts], Just("eu.anthropic.claude-opus-4-8")).boxed(),
+        Wire::Gemini => {
+            let tokens = (1_u64..9999).prop_map(Thinking::Tokens);
+            (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal)), tokens], Just("m")).boxed()
+        }
+        Wire::Ollama => (prop_oneof![silent, off, Just(Thinking::Effort(Effort::Medium))], Just("m")).boxed(),
+        _ => (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal))], Just("m")).boxed(),
+    }
+}
+
+/// The request as far as the wire has words for it.
+fn sayable(wire: Wire, mut request: Request) -> Request {
+    if matches!(wire, Wire::Gemini | Wire::Ollama) {
+        request.parallel = Parallel::Many;
+    }
+    if wire == Wire::Ollama {
+        request.choice = ToolChoice::Auto;
+    }
+    request
 }
 
 fn request(wire: Wire) -> impl Strategy<Value = Request> {
@@ -96,46 +171,48 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         Just(ToolChoice::None),
         Just(ToolChoice::Tool("f".into()))
     ];
-    (turns, choice, any::<bool>(), proptest::option::of(1_u64..9999), proptest::collection::vec("[a-z]{1,3}", 0..2))
-        .prop_map(move |(turns, choice, one, limit, stop)| {
-            let mut messages = vec![Message::user("hello")];
-            let mut count = 0;
-            for (mut answer, mut reply) in turns {
-                for (number, part) in answer.iter_mut().filter(|part| matches!(part, Part::Call(_))).enumerate() {
-                    if let Part::Call(call) = part {
-                        call.id = CallId::new(format!("call-{}", count + number));
+    let limits = (any::<bool>(), proptest::option::of(1_u64..9999), proptest::collection::vec("[a-z]{1,3}", 0..2));
+    (turns, choice, limits, wish(wire)).prop_map(move |(turns, choice, (one, limit, stop), (thinking, model))| {
+        let mut messages = vec![Message::user("hello")];
+        let mut count = 0;
+        for (mut answer, mut reply) in turns {
+            for (number, part) in answer.iter_mut().filter(|part| matches!(part, Part::Call(_))).enumerate() {
+                if let Part::Call(call) = part {
+                    call.id = CallId::new(format!("call-{}", count + number));
+                }
+            }
+            for part in &mut reply {
+                if let Part::Result(result) = part {
+                    result.id = CallId::new(format!("call-{count}"));
+                    count += 1;
+                    // This wire has no word for a failure: what the model reads says it.
+                    if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Ollama) {
+                        result.ending = Ending::Done;
                     }
                 }
-                for part in &mut reply {
-                    if let Part::Result(result) = part {
-                        result.id = CallId::new(format!("call-{count}"));
-                        count += 1;
-                        // This wire has no word for a failure: what the model reads says it.
-                        if wire == Wire::OpenAiChat {
-                            result.ending = Ending::Done;
-                        }
-                    }
-                }
-                messages.push(Message { role: Role::Assistant, parts: answer });
-                messages.push(Message { role: Role::User, parts: reply });
             }
-            let schema =
-                json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
-            let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
-            Request {
-                // Only a model of Anthropic's is told there to make one call, or none.
-                model: if wire == Wire::Bedrock { "eu.anthropic.m:0" } else { "m" }.into(),
-                system: "Be brief.".into(),
-                messages,
-                tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
-                choice,
-                parallel,
-                max_output: limit.or((wire == Wire::Anthropic).then_some(8192)),
-                temperature: Some(0.5),
-                stop,
-                ..Request::default()
-            }
-        })
+            messages.push(Message { role: Role::Assistant, parts: answer });
+            messages.push(Message { role: Role::User, parts: reply });
+        }
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
+        let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
+        // A model that thinks takes no temperature there.
+        let cool = matches!(wire, Wire::Anthropic | Wire::Bedrock) && matches!(thinking, Thinking::Effort(_));
+        let request = Request {
+            model: model.into(),
+            system: "Be brief.".into(),
+            messages,
+            tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
+            temperature: (!cool || matches!(choice, ToolChoice::Required | ToolChoice::Tool(_))).then_some(0.5),
+            choice,
+            parallel,
+            max_output: limit.or((wire == Wire::Anthropic).then_some(8192)),
+            stop: if wire == Wire::OpenAiResponses { Vec::new() } else { stop },
+            thinking,
+            ..Request::default()
+        };
+        sayable(wire, request)
+    })
 }
 
 fn check(wire: Wire, request: &Request) {
@@ -170,6 +247,47 @@ proptest! {
     }
 
     #[test]
+    fn openai_responses_requests_come_back(request in request(Wire::OpenAiResponses)) {
+        check(Wire::OpenAiResponses, &request);
+    }
+
+    #[test]
+    fn budgets_come_back(tokens in 1024_u64..5000, room in 1_u64..5000) {
+        let mut request = Request { model: "m".into(), messages: vec![Message::user("hi")], ..Request::default() };
+        request.thinking = Thinking::Tokens(tokens);
+        request.max_output = Some(tokens + room);
+        check(Wire::Anthropic, &request);
+    }
+
+    #[test]
+    fn every_wish_is_read_as_its_nearest(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8)") {
+        for wire in Wire::ALL {
+            for thinking in [Thinking::Tokens(tokens), Thinking::Effort(Effort::Minimal), Thinking::Effort(Effort::High)] {
+                let request = Request { model: model.clone(), max_output: limit, thinking, ..Request::default() };
+                let body = wire.encode_request(&request, &Form::default());
+                if let Some(budget) = body["thinking"]["budget_tokens"].as_u64() {
+                    prop_assert!(budget >= 1024 && budget < body["max_tokens"].as_u64().unwrap(), "{}", body);
+                }
+                let path = wire.endpoint(&request.model, false);
+                let back = wire.decode_request(&path, body.to_string().as_bytes()).unwrap().request.thinking;
+                // What was read is what would be written.
+                let again = wire.encode_request(&Request { thinking: back, ..request.clone() }, &Form::default());
+                prop_assert_eq!(again, body);
+            }
+        }
+    }
+
+    #[test]
+    fn gemini_requests_come_back(request in request(Wire::Gemini)) {
+        check(Wire::Gemini, &request);
+    }
+
+    #[test]
+    fn ollama_requests_come_back(request in request(Wire::Ollama)) {
+        check(Wire::Ollama, &request);
+    }
+
+    #[test]
     fn no_body_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for wire in Wire::ALL {
             let _ = wire.decode_request("", &bytes);
@@ -177,13 +295,13 @@ proptest! {
     }
 }
 
-fn history() -> Vec<Message> {
+pub(crate) fn history() -> Vec<Message> {
     let call =
         |id: &str| Part::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = |id: &str, ending| {
         Part::Result(CallResult { id: CallId::new(id), name: "f".into(), ending, content: "no".into() })
     };
-    let foreign = Opaque { wire: "gemini".into(), data: json!({"x": 1}) };
+    let foreign = Opaque { wire: "other".into(), data: json!({"x": 1}) };
     vec![
         Message {
             role: Role::Assistant,
@@ -219,6 +337,76 @@ fn anthropic_gets_what_it_insists_on() {
         (&json!(true), &Value::Null)
     );
     assert_eq!((&body["max_tokens"], &body["system"], &body["tools"]), (&json!(8192), &Value::Null, &Value::Null));
+}
+
+#[test]
+fn cache_marks_stand_at_the_ends() {
+    let check = |last: Part, marked: bool| {
+        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![Part::text("a"), last] }];
+        let request = Request { model: "m".into(), system: "Be brief.".into(), messages, ..Request::default() };
+        for cached in [false, true] {
+            let body = Wire::Anthropic.encode_request(&request, &Form { cached, ..Form::default() });
+            let mark = |block: &Value| block["cache_control"] == json!({"type": "ephemeral"});
+            let blocks = &body["messages"][1]["content"];
+            assert_eq!((mark(&body["system"][0]), mark(&blocks[1])), (cached, cached && marked), "{body:#}");
+            assert!(!mark(&blocks[0]) && !mark(&body["messages"][0]["content"][0]), "{body:#}");
+        }
+    };
+    check(Part::text("b"), true);
+    check(Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None }), true);
+    // The API refuses a mark on thoughts.
+    let data = json!({"type": "thinking", "signature": "s"});
+    let opaque = Opaque { wire: "anthropic".into(), data };
+    check(Part::Thought { text: "hm".into(), opaque: Some(opaque) }, false);
+}
+
+#[test]
+fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
+    let call = Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
+    let result = CallResult { id: CallId::new("c"), name: "f".into(), ending: Ending::Done, content: "ok".into() };
+    let signed = |data: Value| Part::Opaque(Opaque { wire: "anthropic".into(), data });
+    let thinks = |parts: Vec<Part>, reply: Part| {
+        let reply = Message { role: Role::User, parts: vec![reply] };
+        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }, reply];
+        let thinking = Thinking::Tokens(2000);
+        let request = Request { model: "m".into(), messages, thinking, temperature: Some(0.5), ..Request::default() };
+        let body = Wire::Anthropic.encode_request(&request, &Form::default());
+        // It takes a temperature exactly when it does not think.
+        assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
+        !body["thinking"].is_null()
+    };
+    assert!(!thinks(vec![call.clone()], Part::Result(result.clone())));
+    assert!(thinks(
+        vec![signed(json!({"type": "redacted_thinking", "data": "x"})), call.clone()],
+        Part::Result(result)
+    ));
+    assert!(thinks(vec![call], Part::text("go on")), "a turn of its own");
+}
+
+#[test]
+fn wishes_are_read_as_hosts_write_them() {
+    let check = |wire: Wire, members: Value, expected: Thinking| {
+        let mut body = json!({"model": "m", "messages": []});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let read = wire.decode_request("", body.to_string().as_bytes()).unwrap();
+        assert_eq!(read.request.thinking, expected, "{members}");
+    };
+    let high = Thinking::Effort(Effort::High);
+    check(Wire::OpenAiChat, json!({"reasoning_effort": "xhigh"}), high);
+    check(Wire::OpenAiChat, json!({"reasoning_effort": null, "reasoning": {"effort": "high"}}), high);
+    check(Wire::OpenAiChat, json!({"reasoning": {"max_tokens": 7}}), Thinking::Tokens(7));
+    check(Wire::OpenAiChat, json!({"reasoning": {"enabled": false}}), Thinking::Off);
+    check(Wire::Anthropic, json!({"thinking": {"type": "adaptive"}}), high);
+    check(Wire::Anthropic, json!({"output_config": {"effort": "max"}}), high);
+    check(Wire::Anthropic, json!({"thinking": {"type": "enabled", "budget_tokens": 1}}), Thinking::Tokens(1));
+    check(
+        Wire::Anthropic,
+        json!({"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}}),
+        Thinking::Off,
+    );
+    let body = json!({"model": "m", "messages": [], "thinking": {"type": "enabled"}});
+    let error = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap_err();
+    assert_eq!(error.path, "thinking.budget_tokens");
 }
 
 #[test]

@@ -10,11 +10,17 @@
 )]
 
 mod answers;
+mod asked;
 mod bedrock;
 mod corpus;
 mod cuts;
 mod frames;
+mod gemini;
 mod histories;
+mod hosts;
 mod merged;
+mod ollama;
+mod overflow;
+mod responses;
 mod rules;
 mod splits;

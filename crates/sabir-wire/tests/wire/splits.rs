@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::merged::decode;
 use crate::rules::{anthropic, chat, delta, finish};
+use crate::{gemini, ollama};
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut decoder, mut found) = (SseDecoder::new(), Vec::new());
@@ -119,11 +120,15 @@ fn bodies() -> Vec<(Wire, String)> {
     ];
     let whole = json!({"choices": [{"message": {"content": "ü", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{\"a\":\"b\"}"}}]}, "finish_reason": "stop"}]});
     vec![
+        (Wire::OpenAiResponses, crate::responses::everything()),
         (Wire::OpenAiChat, chat(&chunks)),
         (Wire::OpenAiChat, chat(&chunks).replace('\n', "\r\n")),
         (Wire::OpenAiChat, whole.to_string()),
         (Wire::Anthropic, anthropic(&messages)),
         (Wire::Anthropic, anthropic(&messages).replace('\n', "\r")),
+        (Wire::Gemini, gemini::body()),
+        (Wire::Gemini, gemini::list()),
+        (Wire::Ollama, ollama::body()),
     ]
 }
 
@@ -183,7 +188,10 @@ fn end_was_seen(wire: Wire, head: &str, name: &str) -> bool {
             head.contains(r#"{"index":1,"type":"content_block_stop"}"#)
                 || head.contains(r#"{"type":"content_block_stop","index":1}"#)
         }
-        _ => head.contains("\"stop_reason\":\"tool_use\""),
+        (Wire::Anthropic, _) => head.contains("\"stop_reason\":\"tool_use\""),
+        (Wire::Gemini, name) => head.contains(&format!("\"responseId\":\"ends {name}\"}}")),
+        (Wire::Ollama, name) => head.contains(&format!("\"created_at\":\"ends {name}\"}}")),
+        _ => head.contains(&format!("\"name\":\"{name}\",\"status\":\"completed\"")),
     }
 }
 
@@ -203,8 +211,9 @@ proptest! {
     }
 
     #[test]
-    fn any_body_in_any_chunks(choice in 0_usize..5, sizes in proptest::collection::vec(1_usize..90, 1..60), noise in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
-        let (wire, body) = bodies().swap_remove(choice);
+    fn any_body_in_any_chunks(choice in any::<prop::sample::Index>(), sizes in proptest::collection::vec(1_usize..90, 1..60), noise in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4)) {
+        let mut known = bodies();
+        let (wire, body) = known.swap_remove(choice.index(known.len()));
         let mut body = body.into_bytes();
         for (at, byte) in noise {
             let at = at.index(body.len());
@@ -218,6 +227,7 @@ proptest! {
         for (wire, body) in [
             (Wire::OpenAiChat, chat(&events.iter().map(|event| event.0.clone()).collect::<Vec<_>>())),
             (Wire::Anthropic, anthropic(&events.iter().map(|event| event.1.clone()).collect::<Vec<_>>())),
+            (Wire::OpenAiResponses, anthropic(&events.iter().map(|event| event.2.clone()).collect::<Vec<_>>())),
         ] {
             for how in [Close::Clean, Close::Broken] {
                 // `decode` holds the contract: one start and one end for each call, nothing outside of it.
@@ -241,7 +251,7 @@ proptest! {
 }
 
 /// An event of each wire out of a small world, in which labels, ids, names and pieces collide all the time.
-fn wild_event() -> impl Strategy<Value = (Value, Value)> {
+fn wild_event() -> impl Strategy<Value = (Value, Value, Value)> {
     let label = prop_oneof![Just(Value::Null), Just(json!(0)), Just(json!(1))];
     let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!("b"))];
     let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f")), Just(json!("g"))];
@@ -269,11 +279,21 @@ fn wild_event() -> impl Strategy<Value = (Value, Value)> {
             _ if piece.is_empty() => json!({"type": "message_stop"}),
             _ => json!({"type": "ping"}),
         };
-        (chunk, event)
+        let item = wild_item(&id, &name, piece, kind);
+        (chunk, event, crate::responses::wild(kind, piece, &label, item))
     })
 }
 
-fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+/// An item of OpenAI Responses, whose ids and call ids change places.
+fn wild_item(id: &Value, name: &Value, piece: &str, kind: usize) -> Value {
+    let kinds = ["message", "function_call", "function_call", "reasoning", "custom_tool_call", "web_search_call"];
+    let status = ["completed", "incomplete"][usize::from(piece == "{")];
+    let content = if piece == "1" { json!([{"type": "output_text", "text": piece}]) } else { Value::Null };
+    json!({"type": kinds[(piece.len() + kind) % 6], "id": if kind == 4 { name } else { id }, "call_id": id, "name": name,
+        "arguments": piece, "input": piece, "status": status, "content": content, "encrypted_content": piece})
+}
+
+pub(crate) fn split<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
         if bytes.is_empty() {

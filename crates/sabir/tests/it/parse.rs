@@ -1,17 +1,11 @@
 //! `parse`, `check`, `prompt` and `wire decode` over real pipes: the interface that scripts use.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
-use crate::world::{World, code, stderr, stdout};
+use crate::world::{World, code, stdout};
 
-fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, String) {
-    let mut child = world.sabir().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+pub(crate) fn pipe(world: &World, arguments: &[&str], input: &str) -> (i32, String) {
+    let output = world.piped(arguments, input);
     (code(&output), stdout(&output))
 }
 

@@ -45,7 +45,7 @@ fn comparable(events: Vec<Value>, world: &World) -> Vec<Value> {
     let kinds = ["started", "said", "answered", "judged", "running", "result", "ended"];
     let mut kept = Vec::new();
     for mut event in events.into_iter().filter(|event| kinds.contains(&event["kind"].as_str().unwrap())) {
-        for key in ["task", "model", "protocol", "workspace", "usage", "stop"] {
+        for key in ["task", "model", "protocol", "workspace", "usage", "estimate", "cost", "stop"] {
             event.as_object_mut().unwrap().remove(key);
         }
         for part in event["parts"].as_array_mut().into_iter().flatten() {

@@ -1,5 +1,6 @@
 //! A home, a workspace, a provider, and the binary among them.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -118,6 +119,16 @@ impl World {
         let mut command = self.sabir_with(provider);
         command.args(["run", "--model", way.model(), "--protocol", way.protocol]).args(arguments);
         command.output().unwrap()
+    }
+
+    /// Runs the binary with this text on its standard input.
+    pub(crate) fn piped(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self.sabir().args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        // A command that refuses its arguments does not read.
+        _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+        output
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {

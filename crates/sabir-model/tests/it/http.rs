@@ -1,13 +1,5 @@
 //! A model over real HTTP, against a provider that misbehaves in every way it can.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a failing test may panic"
-)]
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -20,25 +12,25 @@ use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
 use sabir_wire::Wire;
 use serde_json::json;
 
-const KEY: &str = "sk-secret-12345";
+pub(crate) const KEY: &str = "sk-secret-12345";
 
 /// What came of one request.
-struct Outcome {
-    result: Result<(), ModelError>,
-    draft: Draft,
+pub(crate) struct Outcome {
+    pub(crate) result: Result<(), ModelError>,
+    pub(crate) draft: Draft,
     /// Attempt and wait of each retry.
-    retries: Vec<(u32, Duration)>,
-    requests: usize,
-    took: Duration,
+    pub(crate) retries: Vec<(u32, Duration)>,
+    pub(crate) requests: usize,
+    pub(crate) took: Duration,
 }
 
 impl Outcome {
-    fn error(&self) -> &ModelError {
+    pub(crate) fn error(&self) -> &ModelError {
         self.result.as_ref().expect_err("an error")
     }
 }
 
-fn request(wire: Wire) -> Request {
+pub(crate) fn request(wire: Wire) -> Request {
     let tools = json!([{"name": "read_file", "description": "reads", "parameters":
         {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}}]);
     Request {
@@ -50,7 +42,7 @@ fn request(wire: Wire) -> Request {
     }
 }
 
-fn model(wire: Wire, base_url: &str) -> HttpModel {
+pub(crate) fn model(wire: Wire, base_url: &str) -> HttpModel {
     let milliseconds = Duration::from_millis;
     let deadlines = Deadlines {
         connect: milliseconds(500),
@@ -59,17 +51,22 @@ fn model(wire: Wire, base_url: &str) -> HttpModel {
         progress: milliseconds(400),
         linger: milliseconds(100),
     };
-    let retries =
-        Retries { limit: 2, base: milliseconds(100), longest: milliseconds(200), longest_asked: milliseconds(300) };
+    let retries = Retries {
+        limit: 2,
+        base: milliseconds(100),
+        longest: milliseconds(200),
+        longest_asked: milliseconds(300),
+        ..Retries::default()
+    };
     HttpModel::new(Provider::new("acme", wire, base_url, Some(Secret::new(KEY)))).deadlines(deadlines).retries(retries)
 }
 
-async fn ask(wire: Wire, replies: Vec<Reply>) -> Outcome {
+pub(crate) async fn ask(wire: Wire, replies: Vec<Reply>) -> Outcome {
     let provider = ScriptedProvider::start(Script::new(replies)).await.unwrap();
     ask_at(wire, &provider, &request(wire)).await
 }
 
-async fn ask_at(wire: Wire, provider: &ScriptedProvider, request: &Request) -> Outcome {
+pub(crate) async fn ask_at(wire: Wire, provider: &ScriptedProvider, request: &Request) -> Outcome {
     let retries = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&retries);
     let model = model(wire, &provider.base_url(wire))
@@ -86,11 +83,11 @@ async fn ask_at(wire: Wire, provider: &ScriptedProvider, request: &Request) -> O
     Outcome { result, draft, retries, requests: provider.requests().len(), took }
 }
 
-fn good() -> Reply {
+pub(crate) fn good() -> Reply {
     Reply::text("Reading ü.").call("c1", "read_file", json!({"path": "a.rs"}))
 }
 
-fn check_good(outcome: &Outcome) {
+pub(crate) fn check_good(outcome: &Outcome) {
     assert_eq!(outcome.result, Ok(()));
     assert_eq!(outcome.draft.text(), "Reading ü.");
     let call = outcome.draft.calls().next().unwrap();
@@ -103,7 +100,7 @@ fn check_good(outcome: &Outcome) {
 }
 
 /// Where the call's arguments have begun and not ended.
-fn inside(wire: Wire) -> usize {
+pub(crate) fn inside(wire: Wire) -> usize {
     let body = good().stream(wire, sabir_wire::Head::default());
     body.windows(4).position(|bytes| bytes == b"a.rs").unwrap()
 }

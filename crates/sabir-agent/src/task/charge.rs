@@ -1,0 +1,139 @@
+//! What an answer takes: tokens as the provider reports them, guesses where it reports none, and money.
+//!
+//! Prices are facts of the day. A record keeps the cost that was known when it was written; a replayed task adds up what its
+//! records say, and asks no price list of a later day.
+
+use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, Message, Part, Usage};
+use serde_json::{Map, Value};
+
+use super::Task;
+use crate::record::{Answered, Failed, Record};
+
+/// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
+const IMAGE_BYTES: usize = 4000;
+
+/// What all answers took together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Tokens as the provider reported them.
+    pub usage: Usage,
+    /// Guesses for answers of which it reported none.
+    pub estimate: Usage,
+    /// What they cost.
+    pub cost: Cost,
+}
+
+/// What one answer took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Charge {
+    /// As reported.
+    pub(super) usage: Usage,
+    /// Guesses, for what was not reported.
+    pub(super) estimate: Usage,
+    pub(super) cost: Cost,
+}
+
+impl Totals {
+    /// Adds what a record tells.
+    pub fn note(&mut self, record: &Record) {
+        match record {
+            Record::Answered(answered) => self.add(Charge::of(answered)),
+            Record::Failed(failed) => self.add(Charge::of_failed(failed)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn add(&mut self, charge: Charge) {
+        self.usage.add(charge.usage);
+        self.estimate.add(charge.estimate);
+        self.cost += charge.cost;
+    }
+}
+
+impl Charge {
+    /// What an answer's record tells.
+    pub(super) fn of(answered: &Answered) -> Self {
+        Self { usage: answered.usage, estimate: answered.estimate, cost: answered.cost }
+    }
+
+    /// What the record of a failure tells.
+    pub(super) fn of_failed(failed: &Failed) -> Self {
+        Self { usage: failed.usage, estimate: failed.estimate, cost: failed.cost }
+    }
+}
+
+impl Task {
+    /// What an answer took, whole or broken off. Must be asked before the answer enters the history.
+    pub(super) fn charge(&self, draft: &Draft) -> Charge {
+        let usage = draft.usage;
+        // Some servers count nothing and say so with a zero, which no request can have taken.
+        let written = draft_bytes(draft);
+        let counted = |count: Option<u64>, least: usize| count.is_some_and(|count| count > 0 || least == 0);
+        let estimate = Usage {
+            input: (!counted(usage.input, 1)).then(|| tokens(self.request_bytes())),
+            output: (!counted(usage.output, written)).then(|| tokens(written)),
+            ..Usage::default()
+        };
+        let mut all = usage;
+        all.update(estimate);
+        let cost = self.settings.prices.cost(all);
+        let cost = if estimate == Usage::default() { cost } else { cost.guessed() };
+        Charge { usage, estimate, cost }
+    }
+
+    /// The limit of cost that has been reached, in words. Where the cost cannot be told, no limit can be kept: that is
+    /// reaching it.
+    pub(super) fn cost_limit(&self) -> Option<String> {
+        let limit = self.settings.limits.cost?;
+        if self.counts.spent.at_least {
+            return Some(format!(
+                "the limit of {limit} cannot be kept any longer: what the task costs is not known ({})",
+                self.counts.spent
+            ));
+        }
+        (self.counts.spent.known >= limit).then(|| format!("the limit of {limit} was reached: {}", self.counts.spent))
+    }
+
+    /// The bytes of the text of the next request, roughly.
+    fn request_bytes(&self) -> usize {
+        let tools = self.settings.tools.iter();
+        let tools: usize =
+            tools.map(|tool| tool.name.len() + tool.description.len() + Value::to_string(&tool.parameters).len()).sum();
+        let history: usize = self.history.iter().map(message_bytes).sum();
+        self.settings.system.len().saturating_add(tools).saturating_add(history)
+    }
+}
+
+fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN)
+}
+
+fn message_bytes(message: &Message) -> usize {
+    let part = |part: &Part| match part {
+        Part::Text { text } | Part::Thought { text, .. } => text.len(),
+        Part::Image { .. } => IMAGE_BYTES,
+        Part::Call(call) => call.name.len() + arguments_bytes(&call.arguments),
+        Part::Result(result) => result.content.len(),
+        _ => 0,
+    };
+    message.parts.iter().map(part).sum()
+}
+
+fn arguments_bytes(arguments: &Map<String, Value>) -> usize {
+    arguments
+        .iter()
+        .map(|(name, value)| name.len() + value.as_str().map_or_else(|| value.to_string().len(), str::len))
+        .sum()
+}
+
+fn draft_bytes(draft: &Draft) -> usize {
+    let part = |part: &DraftPart| match part {
+        DraftPart::Text(text) | DraftPart::Thought(text) => text.len(),
+        DraftPart::Call(call) => {
+            let arguments = call.arguments.iter().map(|argument| argument.name.len() + argument.text.len());
+            call.name.len() + arguments.sum::<usize>()
+        }
+        DraftPart::Opaque(_) => 0,
+    };
+    draft.parts.iter().map(part).sum()
+}

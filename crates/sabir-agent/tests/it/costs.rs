@@ -1,0 +1,151 @@
+//! What a task costs: per answer, in all, over a resume, and where it ends for it.
+
+use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task};
+use sabir_call::{Event, ModelError, ModelErrorKind, Prices, Usage};
+use serde_json::{Value, json};
+
+use crate::machine::{Machine, settings};
+
+fn usage(input: Option<u64>, output: Option<u64>) -> Usage {
+    Usage { input, output, ..Usage::default() }
+}
+
+/// One dollar a million tokens of input, ten of output.
+fn priced() -> Settings {
+    let prices = Prices { input: "1".parse().ok(), output: "10".parse().ok(), ..Prices::default() };
+    Settings { prices, ..settings(Attended::No) }
+}
+
+fn limited(limit: &str) -> Settings {
+    let mut settings = priced();
+    settings.limits.cost = limit.parse().ok();
+    settings.limits.reminders = 99;
+    settings
+}
+
+/// An answer of words alone, with what the provider says that it took.
+fn answer(machine: &mut Machine, usage: Usage) {
+    machine.open.retain(|effect| *effect != Effect::Ask);
+    machine.step(Input::Event(Event::Usage(usage)));
+    machine.step(Input::Event(Event::Text { text: "Eight by" }));
+    machine.step(Input::Answered);
+}
+
+fn totals(machine: &Machine) -> Value {
+    let totals = machine.task.totals();
+    json!({"usage": totals.usage, "estimate": totals.estimate, "cost": totals.cost})
+}
+
+#[test]
+fn costs_add_up_and_survive_a_replay() {
+    let mut machine = Machine::new(priced());
+    answer(&mut machine, usage(Some(1000), Some(100)));
+    answer(&mut machine, usage(Some(2000), Some(10)));
+    let expected = json!({"usage": {"input": 3000, "output": 110}, "estimate": {}, "cost": {"nano_usd": 4_100_000}});
+    assert_eq!(totals(&machine), expected);
+    assert_eq!(serde_json::to_value(machine.last_answer()).unwrap()["cost"], json!({"nano_usd": 2_100_000}));
+    // Today's prices do not change what yesterday cost.
+    let task = Task::replay(machine.records.clone(), settings(Attended::No)).unwrap();
+    let replayed = Machine { task, records: Vec::new(), open: Vec::new() };
+    assert_eq!(totals(&replayed), expected);
+}
+
+#[test]
+fn what_is_not_reported_is_guessed_and_marked() {
+    let mut machine = Machine::new(priced());
+    answer(&mut machine, usage(None, None));
+    let record = serde_json::to_value(machine.last_answer()).unwrap();
+    // Eight bytes of words are two tokens.
+    assert_eq!((&record["usage"], &record["estimate"]["output"]), (&json!({}), &json!(2)));
+    let input = record["estimate"]["input"].as_u64().unwrap();
+    assert!((10..1000).contains(&input), "{input}");
+    assert_eq!(record["cost"], json!({"nano_usd": input * 1000 + 20_000, "estimated": true}));
+    answer(&mut machine, usage(Some(50), None));
+    let second = serde_json::to_value(machine.last_answer()).unwrap();
+    assert_eq!((&second["usage"], &second["estimate"]), (&json!({"input": 50}), &json!({"output": 2})));
+    // A zero is no count where something was asked or written.
+    answer(&mut machine, usage(Some(0), Some(0)));
+    let third = serde_json::to_value(machine.last_answer()).unwrap();
+    assert_eq!(third["estimate"]["output"], 2);
+    assert!(third["estimate"]["input"].as_u64().unwrap() > input, "{third}");
+}
+
+#[test]
+fn an_answer_that_broke_off_was_paid_for() {
+    let mut machine = Machine::new(priced());
+    let broken = || Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() });
+    machine.step(Input::Event(Event::Usage(usage(Some(1000), None))));
+    machine.step(Input::Event(Event::Text { text: "Eight by" }));
+    machine.step(broken());
+    assert_eq!(totals(&machine)["cost"], json!({"nano_usd": 1_020_000, "estimated": true}));
+    // One that never began was not.
+    machine.step(broken());
+    assert_eq!(totals(&machine)["cost"], json!({"nano_usd": 1_020_000, "estimated": true}));
+}
+
+#[test]
+fn unknown_prices_stay_unknown() {
+    let mut machine = Machine::new(settings(Attended::No));
+    answer(&mut machine, usage(Some(1000), Some(100)));
+    assert_eq!(totals(&machine)["cost"], Value::Null);
+    assert!(!serde_json::to_string(&machine.records).unwrap().contains("cost"), "not a word of it in the journal");
+    // A part that is known does not make the sum known.
+    let task = Task::replay(machine.records.clone(), priced()).unwrap();
+    let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
+    resumed.step(Input::Begin);
+    answer(&mut resumed, usage(Some(1000), Some(1)));
+    assert_eq!(totals(&resumed)["cost"], json!({"nano_usd": 1_010_000, "at_least": true}));
+}
+
+#[test]
+fn records_of_earlier_versions_are_read() {
+    let old = [
+        r#"{"kind":"failed","error":"broken","message":"lost"}"#,
+        r#"{"kind":"answered","turn":1,"parts":[],"checks":[],"usage":{"input":5,"output":6}}"#,
+    ];
+    let mut totals = sabir_agent::Totals::default();
+    for line in old {
+        let record: Record = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&record).unwrap(), line);
+        totals.note(&record);
+    }
+    assert_eq!((totals.cost.to_string().as_str(), totals.usage), ("unknown", usage(Some(5), Some(6))));
+}
+
+#[test]
+fn the_limit_ends_the_task_before_the_next_turn() {
+    let mut machine = Machine::new(limited("0.005"));
+    answer(&mut machine, usage(Some(3990), Some(1)));
+    assert_eq!(machine.ended(), None);
+    answer(&mut machine, usage(Some(990), Some(1)));
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
+    assert_eq!(message, "the limit of $0.0050 was reached: $0.0050");
+    // A resumed task has a new purse.
+    let task = Task::replay(machine.records.clone(), limited("0.005")).unwrap();
+    let mut resumed = Machine { task, records: machine.records, open: Vec::new() };
+    resumed.step(Input::Said("Go on.".to_owned()));
+    assert_eq!(resumed.open, [Effect::Ask]);
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_ends_the_task() {
+    let mut settings = limited("5");
+    settings.prices.up_to = Some(1000);
+    let mut machine = Machine::new(settings);
+    answer(&mut machine, usage(Some(1000), Some(1)));
+    assert_eq!(machine.ended(), None);
+    answer(&mut machine, usage(Some(1001), Some(1)));
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+    let Some(Record::Ended { message, .. }) = machine.records.last() else { panic!("no end") };
+    assert!(message.contains("cannot be kept") && message.contains("at least $0.0020"), "{message}");
+}
+
+#[test]
+fn a_limit_also_holds_back_the_repetition_of_a_broken_answer() {
+    let mut machine = Machine::new(limited("0.001"));
+    machine.step(Input::Event(Event::Usage(usage(Some(1000), None))));
+    machine.step(Input::Event(Event::Text { text: "Eight by" }));
+    machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() }));
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+}

@@ -1,0 +1,311 @@
+//! Cassettes: what was asked of a provider and what it said, in a form that can be played again.
+//!
+//! A cassette is a file of JSON lines, each an object with a `kind`. The first line is of the kind `cassette`; everything else is
+//! only ever appended, so that a crash leaves a file that can be read up to its last whole line. `docs/recording.md` says what the
+//! fields hold. Moments (`at`) are microseconds since the recording began.
+
+use std::time::Duration;
+
+use sabir_wire::Form;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::http::Deadlines;
+use crate::redact::{self, REDACTED, Redactor};
+use crate::retry::Retries;
+use crate::transport::{LossKind, Post};
+
+/// The version of the format that is written, and the highest that is read.
+pub const CASSETTE_VERSION: u32 = 1;
+
+/// A recording that was read.
+#[derive(Debug, Clone)]
+pub struct Cassette {
+    /// What the recorder was told of its task, beyond what a provider sees.
+    pub task: Value,
+    /// What was printed by commands: the call, and a piece of its output, in order.
+    pub outputs: Vec<(String, String)>,
+    /// What calls of commands that printed something resulted in, in order.
+    pub results: Vec<String>,
+    pub(crate) provider: Recorded,
+    pub(crate) exchanges: Vec<Exchange>,
+}
+
+/// Why a file is no cassette.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CassetteError {
+    /// The first line does not say that it is one.
+    #[error("it is no cassette: its first line is not one of kind `cassette`")]
+    Foreign,
+    /// It was written by a later Sabir.
+    #[error("it has version {0} of the format, and this Sabir reads no later one than {CASSETTE_VERSION}")]
+    Newer(u32),
+    /// A line in the middle cannot be read.
+    #[error("line {line} cannot be read: {message}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// How the provider was asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    pub(crate) name: String,
+    pub(crate) wire: String,
+    /// Without user, password and query.
+    pub(crate) base_url: String,
+    pub(crate) form: Form,
+    /// The output limit that the catalogue knew.
+    pub(crate) output: Option<u64>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) retries: Retries,
+}
+
+/// One request with what became of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange {
+    pub(crate) at: Duration,
+    pub(crate) asked: Asked,
+    pub(crate) response: Option<Answered>,
+    pub(crate) chunks: Vec<(Duration, Vec<u8>)>,
+    /// `None`: the recording breaks off.
+    pub(crate) end: Option<(Duration, How, String)>,
+}
+
+/// The head of a response.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    pub(crate) at: Duration,
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A request as it is recorded, and as it is compared.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Value,
+}
+
+/// One line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Line {
+    Cassette {
+        version: u32,
+        by: String,
+        provider: Recorded,
+        task: Value,
+    },
+    Request {
+        number: usize,
+        at: u64,
+        method: String,
+        path: String,
+        headers: Vec<(String, String)>,
+        body: Value,
+    },
+    Response {
+        number: usize,
+        at: u64,
+        status: u16,
+        headers: Vec<(String, String)>,
+    },
+    Chunk {
+        number: usize,
+        at: u64,
+        #[serde(flatten)]
+        bytes: Bytes,
+    },
+    End {
+        number: usize,
+        at: u64,
+        how: How,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        cause: String,
+    },
+    Output {
+        call: String,
+        text: String,
+    },
+    Result {
+        call: String,
+        content: String,
+    },
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum How {
+    /// The whole body has come.
+    Complete,
+    /// Nobody wanted to hear the rest.
+    Dropped,
+    /// It was lost.
+    #[serde(untagged)]
+    Lost(LossKind),
+}
+
+/// Bytes: as text where they are UTF-8, else as hexadecimal digits.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bytes {
+    Text(String),
+    Hex(String),
+}
+
+impl Cassette {
+    /// Reads a file's bytes. A last line that was torn by a crash is left out.
+    ///
+    /// # Errors
+    /// When it is no cassette, one of a later version, or damaged in the middle.
+    pub fn read(bytes: &[u8]) -> Result<Self, CassetteError> {
+        let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
+        let first = lines.next().map(|(_, line)| line).unwrap_or_default();
+        let version = serde_json::from_slice::<Value>(first).ok().filter(|value| value["kind"] == "cassette");
+        let version = version.as_ref().and_then(|value| value["version"].as_u64()).ok_or(CassetteError::Foreign)?;
+        if version > u64::from(CASSETTE_VERSION) {
+            return Err(CassetteError::Newer(u32::try_from(version).unwrap_or(u32::MAX)));
+        }
+        let broken = |line: usize, message: String| CassetteError::Line { line: line + 1, message };
+        let Line::Cassette { provider, task, .. } =
+            serde_json::from_slice(first).map_err(|error| broken(0, error.to_string()))?
+        else {
+            return Err(CassetteError::Foreign);
+        };
+        let mut cassette = Self { task, outputs: Vec::new(), results: Vec::new(), provider, exchanges: Vec::new() };
+        for (at, line) in lines {
+            match serde_json::from_slice(line) {
+                Ok(line) => cassette.take(line).map_err(|message| broken(at, message))?,
+                Err(_) if !line.ends_with(b"\n") => break,
+                Err(error) => return Err(broken(at, error.to_string())),
+            }
+        }
+        Ok(cassette)
+    }
+
+    /// How many requests it holds.
+    pub fn requests(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    fn take(&mut self, line: Line) -> Result<(), String> {
+        let time = Duration::from_micros;
+        match line {
+            Line::Cassette { .. } => return Err("a cassette begins in the middle of another".to_owned()),
+            Line::Output { call, text } => self.outputs.push((call, text)),
+            Line::Result { content, .. } => self.results.push(content),
+            Line::Request { number, at, path, headers, body, .. } => {
+                if number != self.exchanges.len() + 1 {
+                    return Err(format!("request {number} is out of order"));
+                }
+                let (response, chunks, end) = (None, Vec::new(), None);
+                let asked = Asked { path, headers, body };
+                self.exchanges.push(Exchange { at: time(at), asked, response, chunks, end });
+            }
+            Line::Response { number, at, status, headers } => {
+                self.exchange(number)?.response = Some(Answered { at: time(at), status, headers });
+            }
+            Line::Chunk { number, at, bytes } => {
+                let bytes = bytes.read().ok_or("these are no hexadecimal digits")?;
+                self.exchange(number)?.chunks.push((time(at), bytes));
+            }
+            Line::End { number, at, how, cause } => self.exchange(number)?.end = Some((time(at), how, cause)),
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, number: usize) -> Result<&mut Exchange, String> {
+        let exchange = number.checked_sub(1).and_then(|at| self.exchanges.get_mut(at));
+        exchange.ok_or_else(|| format!("there is no request {number}"))
+    }
+}
+
+impl Asked {
+    /// A request without what must not be kept.
+    pub(crate) fn new(post: &Post, redactor: &Redactor) -> Self {
+        let headers = post.headers.iter().map(|(name, value)| {
+            let shown = value.to_str().ok().filter(|_| !value.is_sensitive());
+            let shown = shown.map_or(REDACTED.to_owned(), |value| redactor.text(&redact::header(name.as_str(), value)));
+            (name.as_str().to_owned(), shown)
+        });
+        let text = redactor.text(&String::from_utf8_lossy(&post.body));
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self { path: redactor.text(&redact::path(&post.url)), headers: headers.collect(), body }
+    }
+
+    /// As one value, so that a difference has a place. What was redacted is left out: a replay needs no key.
+    pub(crate) fn value(&self) -> Value {
+        let headers = self.headers.iter().filter(|(_, value)| value != REDACTED);
+        let headers: Map<_, _> = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+        serde_json::json!({"path": self.path, "headers": headers, "body": self.body})
+    }
+}
+
+impl Bytes {
+    pub(crate) fn write(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        }
+    }
+
+    fn read(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Text(text) => Some(text.into_bytes()),
+            Self::Hex(digits) => {
+                let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+                pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok()).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = concat!(
+        r#"{"kind":"cassette","version":1,"by":"sabir 0","task":{},"provider":{"name":"p","wire":"anthropic","#,
+        r#""base_url":"http://h","form":{},"output":null,"deadlines":{},"retries":{}}}"#
+    );
+    const REQUEST: &str = r#"{"kind":"request","number":1,"at":5,"method":"POST","path":"/","headers":[],"body":{}}"#;
+
+    #[test]
+    fn bytes_survive() {
+        for bytes in [&b"a\0\r\n"[..], b"\xff\x00", "ü".as_bytes(), b""] {
+            let line = Line::Chunk { number: 1, at: 1, bytes: Bytes::write(bytes) };
+            let text = serde_json::to_string(&line).unwrap();
+            let Line::Chunk { bytes: again, .. } = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+            assert_eq!(again.read().unwrap(), bytes, "{text}");
+        }
+        assert_eq!(Bytes::Hex("0".into()).read(), None);
+    }
+
+    #[test]
+    fn a_torn_last_line_is_left_out_and_nothing_else_is() {
+        let whole = format!("{FIRST}\n{REQUEST}\n{{\"kind\":\"end\",\"number\":1,\"at\":9,\"how\":\"silent\"}}\n");
+        let cassette = Cassette::read(whole.as_bytes()).unwrap();
+        assert_eq!(cassette.exchanges[0].end.as_ref().unwrap().1, How::Lost(LossKind::Silent));
+        for cut in FIRST.len() + 1..whole.len() {
+            let cassette = Cassette::read(&whole.as_bytes()[..cut]).unwrap();
+            assert!(cassette.requests() <= 1, "cut at {cut}");
+        }
+        let check = |text: &str, words: &str| {
+            let error = Cassette::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        };
+        check("", "no cassette");
+        check("{\"kind\":\"end\"}\n", "no cassette");
+        check(&FIRST.replace("\"version\":1", "\"version\":9"), "version 9");
+        check(&format!("{FIRST}\nnonsense\n{REQUEST}\n"), "line 2");
+        check(&format!("{FIRST}\n{FIRST}\n"), "line 2");
+        check(&format!("{FIRST}\n{REQUEST}\n{REQUEST}\n"), "line 3 cannot be read: request 1 is out of order");
+    }
+}

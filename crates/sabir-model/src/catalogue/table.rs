@@ -1,0 +1,115 @@
+//! The table of models, read from its text once.
+
+use std::sync::OnceLock;
+
+use sabir_call::{Dollars, Prices};
+
+use super::Entry;
+use crate::provider::{Provider, host};
+
+const TEXT: &str = include_str!("table.txt");
+
+/// Where a vendor sells: the host of its own address. Prices of the table hold nowhere else.
+const VENDORS: [(&str, &str); 10] = [
+    ("anthropic", "api.anthropic.com"),
+    ("openai", "api.openai.com"),
+    ("gemini", "generativelanguage.googleapis.com"),
+    ("xai", "api.x.ai"),
+    ("mistral", "api.mistral.ai"),
+    ("alibaba", "dashscope-intl.aliyuncs.com"),
+    ("moonshot", "api.moonshot.ai"),
+    ("zai", "api.z.ai"),
+    ("minimax", "api.minimax.io"),
+    ("cohere", "api.cohere.ai"),
+];
+
+/// The rows. A row that cannot be read is left out, and a test says so.
+pub(crate) fn table() -> &'static [Entry] {
+    static TABLE: OnceLock<Vec<Entry>> = OnceLock::new();
+    TABLE.get_or_init(|| lines().filter_map(row).collect())
+}
+
+/// Whether that provider's address is the vendor's own.
+pub(super) fn sells(vendor: &str, provider: &Provider) -> bool {
+    VENDORS
+        .iter()
+        .any(|(name, address)| *name == vendor && provider.is_secure() && host(&provider.base_url) == *address)
+}
+
+fn lines() -> impl Iterator<Item = &'static str> {
+    TEXT.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn row(line: &str) -> Option<Entry> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect] = *fields else {
+        return None;
+    };
+    let text = |field: &str| (field != "-").then(|| field.to_owned());
+    let can: Vec<_> = can.chars().map(ability).collect::<Option<_>>()?;
+    let [native, images, thinking] = *can else { return None };
+    let prices = Prices {
+        input: price(fresh)?,
+        output: price(priced)?,
+        cache_read: price(read)?,
+        cache_write: price(written)?,
+        up_to: number(up_to)?,
+    };
+    Some(Entry {
+        pattern: pattern.to_owned(),
+        vendor: text(vendor),
+        context: number(context)?,
+        output: number(output)?,
+        native,
+        dialect: text(dialect),
+        images,
+        thinking,
+        prices: (prices != Prices::default()).then_some(prices),
+    })
+}
+
+/// A field that may be unknown; `None`: it cannot be read.
+fn number(field: &str) -> Option<Option<u64>> {
+    if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
+}
+
+fn price(field: &str) -> Option<Option<Dollars>> {
+    if field == "-" { Some(None) } else { field.parse().ok().map(Some) }
+}
+
+fn ability(c: char) -> Option<Option<bool>> {
+    match c {
+        'y' => Some(Some(true)),
+        'n' => Some(Some(false)),
+        '?' => Some(None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_read_and_says_something_possible() {
+        assert_eq!(lines().filter(|line| row(line).is_none()).collect::<Vec<_>>(), [""; 0]);
+        let mut patterns: Vec<_> = table().iter().map(|entry| entry.pattern.as_str()).collect();
+        patterns.sort_unstable();
+        assert!(patterns.windows(2).all(|pair| pair[0] != pair[1]), "a pattern stands twice");
+        for entry in table() {
+            assert_eq!(entry.pattern, entry.pattern.to_ascii_lowercase());
+            assert!(entry.output.zip(entry.context).is_none_or(|(output, context)| output <= context), "{entry:?}");
+            assert!(
+                entry
+                    .vendor
+                    .as_deref()
+                    .is_none_or(|vendor| vendor == "deepseek" || VENDORS.iter().any(|it| it.0 == vendor))
+            );
+            let Some(prices) = entry.prices else { continue };
+            // A price of zero would be a forgotten one: nobody here gives tokens away.
+            let all = [prices.input, prices.output, prices.cache_read, prices.cache_write];
+            assert!(all.iter().flatten().all(|price| *price > Dollars::default()), "{entry:?}");
+            assert!(prices.is_known() && prices.cache_read < prices.input && prices.input < prices.output, "{entry:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Models on tape: recording one, and playing what was recorded.
+
+use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+
+use sabir_wire::Wire;
+use serde_json::Value;
+
+use super::HttpModel;
+use crate::cassette::{Cassette, Recorded};
+use crate::catalogue::Catalogue;
+use crate::network::Network;
+use crate::provider::Provider;
+use crate::recording::{Recorder, Recording};
+use crate::redact::{self, Redactor};
+use crate::replay::Player;
+use crate::transport::Transport;
+
+/// The output limit asked for when the request names none and the catalogue knows a higher one.
+const MAX_DEFAULT_OUTPUT: u64 = 32_000;
+
+/// What is asked for where a request names no output limit.
+#[derive(Clone)]
+pub(super) enum Output {
+    /// What is known of its model.
+    Catalogue(Catalogue),
+    /// What was recorded.
+    Recorded(Option<u64>),
+}
+
+impl HttpModel {
+    /// A recorder of what this model is asked and answered, to be given to [`recorded_by`](Self::recorded_by). `model` is the
+    /// model that will be asked, `task` whatever a replay needs to ask the same.
+    ///
+    /// # Errors
+    /// If nothing can be written.
+    pub fn recorder(&self, to: Box<dyn Write + Send>, model: &str, task: Value) -> io::Result<Recorder> {
+        let provider = Recorded {
+            name: self.provider.name.clone(),
+            wire: self.provider.wire.name().to_owned(),
+            base_url: redact::base(&self.provider.base_url),
+            form: self.provider.form.clone(),
+            output: self.output.limit(model),
+            deadlines: self.deadlines,
+            retries: self.retries,
+        };
+        Recorder::new(to, Redactor::new(&self.provider), provider, task)
+    }
+
+    /// Records from now on: to be called last. Models with other keys may share a recorder; none of their keys is recorded.
+    #[must_use]
+    pub fn recorded_by(mut self, recorder: &Recorder) -> Self {
+        recorder.learn(&Redactor::new(&self.provider));
+        let network = Arc::new(Network::new(&self.provider, self.deadlines.connect));
+        self.transport = OnceLock::from(Arc::new(Recording::new(network, recorder.clone())) as Arc<dyn Transport>);
+        self
+    }
+
+    /// A model that says what was recorded, to whoever asks what was recorded. Nothing is sent, and nothing waits.
+    ///
+    /// # Errors
+    /// If the recorded wire is unknown; its name.
+    pub fn replay(cassette: &Cassette) -> Result<(Self, Player), String> {
+        let Recorded { name, wire, base_url, form, output, deadlines, retries } = &cassette.provider;
+        let known = Wire::from_name(wire).ok_or_else(|| wire.clone())?;
+        let mut provider = Provider::new(name, known, base_url, None);
+        provider.form = form.clone();
+        let player = Player::new(cassette);
+        let mut model = Self::new(provider).deadlines(*deadlines).retries(*retries);
+        model.output = Output::Recorded(*output);
+        Ok((model.replayed_by(&player), player))
+    }
+
+    /// Another model like this one, which goes on where the player is.
+    #[must_use]
+    pub fn replayed_by(&self, player: &Player) -> Self {
+        let mut model = Self::new(self.provider.clone()).deadlines(self.deadlines).retries(self.retries);
+        model.output = self.output.clone();
+        model.transport = OnceLock::from(Arc::new(player.clone()) as Arc<dyn Transport>);
+        model
+    }
+}
+
+impl Output {
+    /// The output limit to ask that model for.
+    pub(super) fn limit(&self, model: &str) -> Option<u64> {
+        match self {
+            Self::Catalogue(catalogue) => {
+                let limit = catalogue.find(model).and_then(|entry| entry.output);
+                limit.map(|limit| limit.min(MAX_DEFAULT_OUTPUT))
+            }
+            Self::Recorded(limit) => *limit,
+        }
+    }
+}

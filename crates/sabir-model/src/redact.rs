@@ -1,0 +1,191 @@
+//! What a recording keeps of a request and a response, and what it never does.
+//!
+//! Headers and query values are kept by name: those of [`KEPT`] and its like, which hold no secrets. All others leave their name
+//! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur.
+
+use crate::provider::Provider;
+
+/// Stands where something was left out.
+pub(crate) const REDACTED: &str = "[redacted]";
+
+/// Stands where a secret was.
+const SECRET: &[u8] = b"[secret]";
+
+/// Secrets shorter than this are not searched for: they would match by chance.
+const SHORTEST: usize = 6;
+
+/// Headers whose values are kept.
+const KEPT: [&str; 20] = [
+    "accept",
+    "anthropic-beta",
+    "anthropic-version",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "date",
+    "openai-beta",
+    "openai-processing-ms",
+    "openai-version",
+    "request-id",
+    "retry-after",
+    "retry-after-ms",
+    "server",
+    "transfer-encoding",
+    "vary",
+    "x-request-id",
+    "x-should-retry",
+];
+
+/// Beginnings of headers whose values are kept.
+const KEPT_BEGINNINGS: [&str; 2] = ["anthropic-ratelimit-", "x-ratelimit-"];
+
+/// Query parameters whose values are kept.
+const KEPT_QUERY: [&str; 3] = ["alt", "api-version", "beta"];
+
+/// The secrets of a provider, to be taken out of bytes.
+#[derive(Clone, Default)]
+pub(crate) struct Redactor {
+    secrets: Vec<Vec<u8>>,
+}
+
+impl Redactor {
+    /// Knows the key, the own headers and the proxy of that provider, as they stand and as JSON writes them.
+    pub(crate) fn new(provider: &Provider) -> Self {
+        let headers = provider.headers.iter().map(|(_, value)| value);
+        let all = provider.key.iter().chain(headers).chain(&provider.proxy);
+        let mut secrets = Vec::new();
+        for secret in all.map(|secret| secret.expose()).filter(|secret| secret.len() >= SHORTEST) {
+            let quoted = serde_json::Value::from(secret).to_string();
+            secrets.push(secret.as_bytes().to_vec());
+            let inner = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().as_bytes();
+            if inner != secret.as_bytes() {
+                secrets.push(inner.to_vec());
+            }
+        }
+        Self { secrets }
+    }
+
+    /// These secrets and those.
+    pub(crate) fn with(&self, more: &Self) -> Self {
+        let new = more.secrets.iter().filter(|secret| !self.secrets.contains(secret));
+        Self { secrets: self.secrets.iter().chain(new).cloned().collect() }
+    }
+
+    /// The text without secrets.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let mut pieces = vec![text.as_bytes().to_vec()];
+        self.pieces(&mut pieces);
+        String::from_utf8_lossy(&pieces.concat()).into_owned()
+    }
+
+    /// Takes the secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
+    pub(crate) fn pieces(&self, pieces: &mut [Vec<u8>]) {
+        for secret in &self.secrets {
+            while let Some(at) = find(&pieces.concat(), secret) {
+                cut(pieces, at, secret.len());
+            }
+        }
+    }
+
+    /// Whether the bytes end in what may be the beginning of a secret.
+    pub(crate) fn may_go_on(&self, bytes: &[u8]) -> bool {
+        self.secrets.iter().any(|secret| {
+            (1..secret.len()).any(|length| secret.get(..length).is_some_and(|begin| bytes.ends_with(begin)))
+        })
+    }
+}
+
+/// The value of a header as it is recorded.
+pub(crate) fn header(name: &str, value: &str) -> String {
+    let keep = KEPT.contains(&name) || KEPT_BEGINNINGS.iter().any(|begin| name.starts_with(begin));
+    if keep { value.to_owned() } else { REDACTED.to_owned() }
+}
+
+/// The path of an address, with the names of its query.
+pub(crate) fn path(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = rest.find(['/', '?', '#']).and_then(|at| rest.get(at..)).unwrap_or("/");
+    let path = path.split('#').next().unwrap_or_default();
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let shown = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if !KEPT_QUERY.contains(&name) => format!("{name}={REDACTED}"),
+        _ => pair.to_owned(),
+    });
+    format!("{path}?{}", shown.collect::<Vec<_>>().join("&"))
+}
+
+/// An address without user, password, query and fragment.
+pub(crate) fn base(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host = rest.split('/').next().unwrap_or_default();
+    let (name, path) = (host.rsplit('@').next().unwrap_or_default(), rest.get(host.len()..).unwrap_or_default());
+    format!("{scheme}://{name}{path}")
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+/// Takes `length` bytes out from `at` on, and puts the sign for a secret in their place.
+fn cut(pieces: &mut [Vec<u8>], at: usize, length: usize) {
+    let (mut begin, mut left, mut sign) = (at, length, SECRET);
+    for piece in pieces {
+        if begin >= piece.len() {
+            begin -= piece.len();
+            continue;
+        }
+        let end = (begin + left).min(piece.len());
+        left -= end - begin;
+        piece.splice(begin..end, sign.iter().copied());
+        (begin, sign) = (0, b"");
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_wire::Wire;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn redactor() -> Redactor {
+        let mut provider = Provider::new("p", Wire::Anthropic, "https://x.y", Some(Secret::new("sk-12345")));
+        provider.headers.push(("x-token".to_owned(), Secret::new("to\"ken-9")));
+        Redactor::new(&provider)
+    }
+
+    #[test]
+    fn secrets_leave_whatever_the_pieces() {
+        let check = |text: &str, expected: &str| {
+            for size in 1..=text.len() {
+                let mut pieces: Vec<Vec<u8>> = text.as_bytes().chunks(size).map(<[u8]>::to_vec).collect();
+                let count = pieces.len();
+                redactor().pieces(&mut pieces);
+                assert_eq!(String::from_utf8(pieces.concat()).unwrap(), expected, "pieces of {size}");
+                assert_eq!(pieces.len(), count);
+            }
+        };
+        check("a sk-12345 b sk-12345", "a [secret] b [secret]");
+        check(r#"{"t":"to\"ken-9"}"#, r#"{"t":"[secret]"}"#);
+        check("sk-1234 sk-sk-12345", "sk-1234 sk-[secret]");
+        assert!(redactor().may_go_on(b"a sk-12") && !redactor().may_go_on(b"sk-12x"));
+    }
+
+    #[test]
+    fn only_harmless_headers_and_queries_stay() {
+        for name in ["authorization", "x-api-key", "x-goog-api-key", "cookie", "set-cookie", "x-amz-security-token"] {
+            assert_eq!(header(name, "v"), REDACTED, "{name}");
+        }
+        assert_eq!(header("retry-after", "2"), "2");
+        assert_eq!(path("https://h/v1/m:go?alt=sse&key=k#f"), "/v1/m:go?alt=sse&key=[redacted]");
+        assert_eq!(path("http://h"), "/");
+        assert_eq!(base("https://me:pass@h:1/v1?token=x"), "https://h:1/v1");
+        assert_eq!(base("https://h/a@b"), "https://h/a@b");
+    }
+}

@@ -1,0 +1,139 @@
+//! Ollama: a request to its body.
+//!
+//! Results become messages of their own, with the tool's name, before the words of the same user message. The wire has no
+//! word for a choice of tools: to forbid calls, no tool is offered; to ask for one tool, only that one is. It says nothing
+//! of failed results, and how much to think only to the one family of models that accepts it.
+
+use sabir_call::{Effort, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use crate::anthropic::request::closed;
+use crate::identifier::short;
+use crate::wire::Form;
+
+pub(crate) fn encode(request: &Request, form: &Form) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(request.model));
+    let mut messages = Vec::new();
+    if !request.system.trim().is_empty() {
+        messages.push(json!({"role": "system", "content": request.system}));
+    }
+    for message in &request.messages {
+        match message.role {
+            Role::User => user(message, &mut messages),
+            Role::Assistant => messages.extend(assistant(message)),
+        }
+    }
+    body.insert("messages".to_owned(), Value::Array(messages));
+    let tools: Vec<_> = request.tools.iter().filter(|tool| is_offered(tool, &request.choice)).map(tool).collect();
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
+    }
+    if let Some(think) = think(&request.model, request.thinking) {
+        body.insert("think".to_owned(), think);
+    }
+    let options = options(request);
+    if !options.is_empty() {
+        body.insert("options".to_owned(), Value::Object(options));
+    }
+    // Left out it means a stream.
+    body.insert("stream".to_owned(), json!(form.streamed));
+    Value::Object(body)
+}
+
+fn options(request: &Request) -> Map<String, Value> {
+    let mut options = Map::new();
+    if let Some(limit) = request.max_output {
+        options.insert("num_predict".to_owned(), json!(limit));
+    }
+    if let Some(temperature) = request.temperature {
+        options.insert("temperature".to_owned(), json!(temperature));
+    }
+    if !request.stop.is_empty() {
+        options.insert("stop".to_owned(), json!(request.stop));
+    }
+    options
+}
+
+/// Many versions refuse a word here for any model but those of the gpt-oss family, which in turn know nothing else.
+fn think(model: &str, thinking: Thinking) -> Option<Value> {
+    let effort = match thinking {
+        Thinking::Default => return None,
+        Thinking::Off => return Some(json!(false)),
+        Thinking::Effort(effort) if model.contains("gpt-oss") => effort,
+        Thinking::Effort(_) | Thinking::Tokens(_) => return Some(json!(true)),
+    };
+    Some(json!(match effort {
+        Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    }))
+}
+
+fn is_offered(tool: &ToolSpec, choice: &ToolChoice) -> bool {
+    match choice {
+        ToolChoice::Auto | ToolChoice::Required => true,
+        ToolChoice::None => false,
+        ToolChoice::Tool(name) => tool.name == *name,
+    }
+}
+
+fn user(message: &Message, messages: &mut Vec<Value>) {
+    let (mut words, mut images) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            Part::Result(result) => {
+                let id = short(result.id.as_str());
+                messages.push(json!({
+                    "role": "tool", "content": result.content, "tool_name": result.name, "tool_call_id": id,
+                }));
+            }
+            Part::Text { text } if !text.is_empty() => words.push(text.as_str()),
+            Part::Image { data, .. } => images.push(json!(data)),
+            _ => {}
+        }
+    }
+    if words.is_empty() && images.is_empty() {
+        return;
+    }
+    let mut body = Map::new();
+    body.insert("role".to_owned(), json!("user"));
+    body.insert("content".to_owned(), json!(words.join("\n\n")));
+    if !images.is_empty() {
+        body.insert("images".to_owned(), Value::Array(images));
+    }
+    messages.push(Value::Object(body));
+}
+
+fn assistant(message: &Message) -> Option<Value> {
+    let (mut words, mut thoughts, mut calls) = (String::new(), String::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            Part::Text { text } => words.push_str(text),
+            Part::Thought { text, opaque: None } => thoughts.push_str(text),
+            Part::Call(call) => {
+                let function = json!({"index": calls.len(), "name": call.name, "arguments": call.arguments});
+                calls.push(json!({"id": short(call.id.as_str()), "function": function}));
+            }
+            _ => {}
+        }
+    }
+    if words.is_empty() && calls.is_empty() {
+        return None;
+    }
+    let mut body = Map::new();
+    body.insert("role".to_owned(), json!("assistant"));
+    body.insert("content".to_owned(), json!(words));
+    if !thoughts.is_empty() {
+        body.insert("thinking".to_owned(), json!(thoughts));
+    }
+    if !calls.is_empty() {
+        body.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    Some(Value::Object(body))
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    let function = json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
+    json!({"type": "function", "function": function})
+}

@@ -1,0 +1,58 @@
+//! The OpenAI Responses API, and what is compatible with it.
+//!
+//! State never stays with the provider: requests say `store: false` and carry the whole history. What a model must see
+//! again travels as opaque state, each in the form of the item that it came in: `reasoning` items with their encrypted
+//! content, items of server tools, `compaction`. State of type `message` is no item: it holds the `phase` of the message
+//! whose words follow it.
+
+pub(crate) mod answer;
+pub(crate) mod incoming;
+pub(crate) mod request;
+mod shape;
+pub(crate) mod stream;
+mod told;
+
+use sabir_call::StopReason;
+
+use crate::wire::Row;
+
+/// The wire's name, also of its opaque state.
+pub(crate) const NAME: &str = "openai-responses";
+
+/// The wire, for the list.
+pub(crate) const ROW: Row = Row {
+    name: NAME,
+    endpoint: ["/responses", "/responses"],
+    key_header: ("authorization", "Bearer "),
+    headers: &[],
+    stream_type: "text/event-stream",
+    encode_request: request::encode,
+    decode_request: incoming::decode,
+    encode_whole: answer::whole,
+    encode_error: answer::error_body,
+    reader: || Box::new(stream::Stream::default()),
+    writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// Words for an answer that is not complete, and reasons. The first row of a reason is the word that is written for it.
+const REASONS: [(&str, StopReason); 5] = [
+    ("max_output_tokens", StopReason::Length),
+    ("max_tokens", StopReason::Length),
+    ("content_filter", StopReason::Refused),
+    ("max_messages", StopReason::Other),
+    ("steered", StopReason::Other),
+];
+
+/// The reason for the word of an incomplete answer; an answer that is complete ended or waits for calls.
+pub(crate) fn stop_reason(word: &str) -> StopReason {
+    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+}
+
+/// The word that says why an answer is incomplete; `None` where it is complete.
+pub(crate) fn stop_word(reason: StopReason, raw: &str) -> Option<&str> {
+    if REASONS.contains(&(raw, reason)) {
+        return Some(raw);
+    }
+    let known = REASONS.iter().find(|(_, known)| *known == reason && reason != StopReason::Other);
+    known.map(|(word, _)| *word)
+}

@@ -1,0 +1,360 @@
+//! OpenAI Responses: events to response bodies.
+//!
+//! The whole sequence that official clients insist on: a response that begins, items with their parts, each added, told
+//! in deltas and told once more when it is done, and a final response that holds everything. What was said is therefore
+//! kept until the end.
+
+use sabir_call::{Draft, Event, StopReason, Usage};
+use serde_json::{Value, json};
+
+use super::{NAME, stop_word};
+use crate::arguments::ArgumentWriter;
+use crate::failure::ProviderError;
+use crate::mould::{Cast, Mould, cast};
+use crate::replay::play;
+use crate::sse;
+use crate::wire::{Head, Writer};
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    head: Head,
+    begun: bool,
+    /// The number of the next event.
+    sequence: u64,
+    /// Items by output index; `null` where one is not done.
+    output: Vec<Value>,
+    open: Option<Prose>,
+    /// The phase of the next message.
+    phase: Option<Value>,
+    calls: Vec<OpenCall>,
+    usage: Option<Usage>,
+    stop: Option<(StopReason, String)>,
+    /// The deltas of words, thoughts and arguments.
+    moulds: [Option<Mould>; 3],
+}
+
+/// A message or a reasoning item that is open, with its one part.
+#[derive(Debug)]
+struct Prose {
+    thought: bool,
+    place: Place,
+    text: String,
+    phase: Option<Value>,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    place: Place,
+    call_id: String,
+    name: String,
+    arguments: ArgumentWriter,
+    text: String,
+}
+
+/// Where an item stands, and its id.
+#[derive(Debug, Clone)]
+struct Place {
+    index: usize,
+    id: String,
+}
+
+impl Place {
+    /// An event's body about a part of the item.
+    fn part(&self, thought: bool, key: &str, value: Value) -> Value {
+        let number = if thought { "summary_index" } else { "content_index" };
+        let mut body = self.body(key, value);
+        if let Some(body) = body.as_object_mut() {
+            body.insert(number.to_owned(), json!(0));
+        }
+        body
+    }
+
+    fn body(&self, key: &str, value: Value) -> Value {
+        json!({"item_id": self.id, "output_index": self.index, key: value})
+    }
+}
+
+impl Prose {
+    fn part(&self, text: &str) -> Value {
+        if self.thought {
+            return json!({"type": "summary_text", "text": text});
+        }
+        json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+    }
+
+    fn delta(&self, number: u64, text: &str) -> Vec<u8> {
+        let mut body = self.place.part(self.thought, "delta", json!(text));
+        if let Some(body) = body.as_object_mut().filter(|_| !self.thought) {
+            body.insert("logprobs".to_owned(), json!([]));
+        }
+        let kind = if self.thought { "response.reasoning_summary_text.delta" } else { "response.output_text.delta" };
+        let mut out = Vec::new();
+        send(kind, number, body, &mut out);
+        out
+    }
+
+    /// The item, with these parts.
+    fn item(&self, status: &str, parts: Vec<Value>) -> Value {
+        if self.thought {
+            return json!({"id": self.place.id, "type": "reasoning", "summary": parts});
+        }
+        let mut item = json!({
+            "id": self.place.id, "type": "message", "role": "assistant", "status": status, "content": parts,
+        });
+        if let (Some(phase), Some(item)) = (&self.phase, item.as_object_mut()) {
+            item.insert("phase".to_owned(), phase.clone());
+        }
+        item
+    }
+}
+
+impl OpenCall {
+    fn item(&self, status: &str) -> Value {
+        json!({
+            "id": self.place.id, "type": "function_call", "status": status, "call_id": self.call_id,
+            "name": self.name, "arguments": self.text,
+        })
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(head: Head) -> Self {
+        Self {
+            head,
+            begun: false,
+            sequence: 0,
+            output: Vec::new(),
+            open: None,
+            phase: None,
+            calls: Vec::new(),
+            usage: None,
+            stop: None,
+            moulds: Default::default(),
+        }
+    }
+
+    fn send(&mut self, kind: &str, body: Value, out: &mut Vec<u8>) {
+        send(kind, self.sequence, body, out);
+        self.sequence += 1;
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.begun = true;
+            for kind in ["response.created", "response.in_progress"] {
+                let response = self.response("in_progress", Value::Null);
+                self.send(kind, json!({"response": response}), out);
+            }
+        }
+    }
+
+    /// Takes the next place, and closes what stands before it.
+    fn place(&mut self, prefix: &str, out: &mut Vec<u8>) -> Place {
+        self.begin(out);
+        self.close(None, out);
+        let index = self.output.len();
+        self.output.push(Value::Null);
+        Place { index, id: format!("{prefix}_{}_{index}", self.head.id) }
+    }
+
+    fn added(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
+        self.send("response.output_item.added", json!({"output_index": index, "item": item}), out);
+    }
+
+    fn done(&mut self, index: usize, item: Value, out: &mut Vec<u8>) {
+        self.send("response.output_item.done", json!({"output_index": index, "item": item}), out);
+        if let Some(place) = self.output.get_mut(index) {
+            *place = item;
+        }
+    }
+
+    fn say(&mut self, thought: bool, text: &str, out: &mut Vec<u8>) {
+        if self.open.as_ref().is_none_or(|open| open.thought != thought) {
+            let place = self.place(if thought { "rs" } else { "msg" }, out);
+            let phase = if thought { None } else { self.phase.take() };
+            let prose = Prose { thought, place, text: String::new(), phase };
+            self.added(prose.place.index, prose.item("in_progress", Vec::new()), out);
+            let kind = if thought { "response.reasoning_summary_part.added" } else { "response.content_part.added" };
+            self.send(kind, prose.place.part(thought, "part", prose.part("")), out);
+            self.open = Some(prose);
+        }
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(text);
+        let [words, thoughts, _] = &mut self.moulds;
+        let mould = if thought { thoughts } else { words };
+        let delta = Cast { key: open.place.index as u64, number: self.sequence, text };
+        cast(mould, delta, out, |number, text| open.delta(number, text));
+        self.sequence += 1;
+    }
+
+    /// Ends the open message or reasoning; as that item where it is given.
+    fn close(&mut self, item: Option<&Value>, out: &mut Vec<u8>) {
+        let Some(open) = self.open.take() else { return };
+        let [text, part] = if open.thought {
+            ["response.reasoning_summary_text.done", "response.reasoning_summary_part.done"]
+        } else {
+            ["response.output_text.done", "response.content_part.done"]
+        };
+        let mut body = open.place.part(open.thought, "text", json!(open.text));
+        if let Some(body) = body.as_object_mut().filter(|_| !open.thought) {
+            body.insert("logprobs".to_owned(), json!([]));
+        }
+        self.send(text, body, out);
+        let whole = open.part(&open.text);
+        self.send(part, open.place.part(open.thought, "part", whole.clone()), out);
+        let item = item.cloned().unwrap_or_else(|| open.item("completed", vec![whole]));
+        self.done(open.place.index, item, out);
+    }
+
+    /// State is an item of its own, or signs the reasoning before it, or is about the message behind it.
+    fn opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        let is = |kind: &str| data.get("type").is_some_and(|known| known == kind);
+        if is("message") {
+            self.begin(out);
+            self.close(None, out);
+            self.phase = data.get("phase").cloned();
+        } else if is("reasoning") && self.open.as_ref().is_some_and(|open| open.thought) {
+            self.close(Some(data), out);
+        } else {
+            let place = self.place("item", out);
+            self.added(place.index, data.clone(), out);
+            self.done(place.index, data.clone(), out);
+        }
+    }
+
+    fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
+        let place = self.place("fc", out);
+        let call_id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+        let (name, arguments, text) = (name.to_owned(), ArgumentWriter::default(), String::new());
+        let call = OpenCall { index, place, call_id, name, arguments, text };
+        self.added(call.place.index, call.item("in_progress"), out);
+        self.calls.push(call);
+    }
+
+    fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
+        let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else { return };
+        let before = call.text.len();
+        write(&mut call.arguments, &mut call.text);
+        let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
+        let ([.., mould], place) = (&mut self.moulds, &call.place);
+        let delta = Cast { key: place.index as u64, number: self.sequence, text };
+        cast(mould, delta, out, |number, text| {
+            let mut out = Vec::new();
+            send("response.function_call_arguments.delta", number, place.body("delta", json!(text)), &mut out);
+            out
+        });
+        self.sequence += 1;
+    }
+
+    fn call_end(&mut self, index: u32, out: &mut Vec<u8>) {
+        self.call(index, ArgumentWriter::close, out);
+        if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
+            let call = self.calls.remove(position);
+            let mut body = call.place.body("arguments", json!(call.text));
+            if let Some(body) = body.as_object_mut() {
+                body.insert("name".to_owned(), json!(call.name));
+            }
+            self.send("response.function_call_arguments.done", body, out);
+            self.done(call.place.index, call.item("completed"), out);
+        }
+    }
+
+    /// Ends everything. The final event's name, and the response in it.
+    fn end(&mut self, out: &mut Vec<u8>) -> (&'static str, Value) {
+        self.begin(out);
+        self.close(None, out);
+        // Calls that were cut: their items end, their JSON does not.
+        for call in std::mem::take(&mut self.calls) {
+            self.done(call.place.index, call.item("incomplete"), out);
+        }
+        let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
+        match stop_word(reason, &raw) {
+            Some(word) => ("response.incomplete", self.response("incomplete", json!({"reason": word}))),
+            None => ("response.completed", self.response("completed", Value::Null)),
+        }
+    }
+
+    fn response(&self, status: &str, incomplete: Value) -> Value {
+        json!({
+            "id": self.head.id, "object": "response", "created_at": self.head.created, "status": status,
+            "background": false, "error": null, "incomplete_details": incomplete, "instructions": null,
+            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": self.output,
+            "parallel_tool_calls": true, "previous_response_id": null,
+            "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": null,
+            "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": null,
+            "truncation": "disabled", "usage": self.usage.map(usage), "user": null,
+        })
+    }
+}
+
+impl Writer for Answer {
+    fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => self.say(false, text, out),
+            Event::Thought { text } => self.say(true, text, out),
+            Event::CallStart { index, id, name, .. } => self.call_start(index, id, name, out),
+            Event::ArgStart { index, name, form, .. } => {
+                self.call(index, |arguments, out| arguments.start(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => self.call(index, |arguments, out| arguments.delta(text, out), out),
+            Event::ArgEnd { index, lead, .. } => self.call(index, |arguments, out| arguments.end(lead, out), out),
+            Event::CallEnd { index, .. } => self.call_end(index, out),
+            Event::CallCut { index, .. } => self.call(index, ArgumentWriter::cut, out),
+            Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => self.opaque(&opaque.data, out),
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        // The reference says that the members stand at the top; official clients look for them in `error`.
+        let mut body = error_body(error);
+        if let Some(body) = body.as_object_mut() {
+            body.insert("code".to_owned(), json!(error.code));
+            body.insert("message".to_owned(), json!(error.message));
+            body.insert("param".to_owned(), Value::Null);
+        }
+        self.send("error", body, out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        let (kind, response) = self.end(out);
+        self.send(kind, json!({"response": response}), out);
+    }
+}
+
+fn send(kind: &str, number: u64, mut body: Value, out: &mut Vec<u8>) {
+    if let Some(body) = body.as_object_mut() {
+        body.shift_insert(0, "type".to_owned(), json!(kind));
+        body.shift_insert(1, "sequence_number".to_owned(), json!(number));
+    }
+    sse::encode(kind, &body.to_string(), out);
+}
+
+/// The final response of the stream that would say the same.
+pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
+    let (mut answer, mut stream) = (Answer::new(head.clone()), Vec::new());
+    play(draft, 0, &mut |event: Event<'_>| {
+        answer.event(event, &mut stream);
+        stream.clear();
+    });
+    answer.end(&mut stream).1
+}
+
+pub(crate) fn error_body(error: &ProviderError) -> Value {
+    json!({"error": {"message": error.message, "type": error.code, "param": null, "code": error.code}})
+}
+
+/// Official clients insist on every member: what nobody counted is 0.
+fn usage(usage: Usage) -> Value {
+    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let (read, written) = (usage.cache_read.unwrap_or_default(), usage.cache_write.unwrap_or_default());
+    json!({
+        "input_tokens": input, "input_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning.unwrap_or_default()},
+        "total_tokens": input.saturating_add(output),
+    })
+}

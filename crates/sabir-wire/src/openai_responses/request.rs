@@ -1,0 +1,143 @@
+//! OpenAI Responses: a request to its body.
+//!
+//! Every part becomes an item of its own, in its order; only the results of a user message come before its words.
+//! Reasoning goes back as it came, or not at all: the API refuses an item that lacks its encrypted content, and one that
+//! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
+//! on ids in the longer form. The wire has no stop sequences.
+
+use sabir_call::{Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use serde_json::{Map, Value, json};
+
+use super::NAME;
+use crate::anthropic::request::closed;
+use crate::identifier::short;
+use crate::thinking;
+use crate::wire::Form;
+
+/// In the names of OpenAI's models that do not think. They refuse to be asked for encrypted reasoning.
+const THOUGHTLESS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
+
+pub(crate) fn encode(request: &Request, form: &Form) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(request.model));
+    if !request.system.trim().is_empty() {
+        body.insert("instructions".to_owned(), json!(request.system));
+    }
+    body.insert("input".to_owned(), input(&request.messages));
+    if !request.tools.is_empty() {
+        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+        if let Some(choice) = choice(&request.choice) {
+            body.insert("tool_choice".to_owned(), choice);
+        }
+        if request.parallel == Parallel::One {
+            body.insert("parallel_tool_calls".to_owned(), json!(false));
+        }
+    }
+    if let Some(limit) = request.max_output {
+        body.insert("max_output_tokens".to_owned(), json!(limit));
+    }
+    if let Some(temperature) = request.temperature {
+        body.insert("temperature".to_owned(), json!(temperature));
+    }
+    if let Some(effort) = thinking::word(request.thinking) {
+        let mut reasoning = json!({"effort": effort});
+        if let Some(reasoning) = reasoning.as_object_mut().filter(|_| request.thinking != Thinking::Off) {
+            // Without it, nothing of the reasoning can be read.
+            reasoning.insert("summary".to_owned(), json!("auto"));
+        }
+        body.insert("reasoning".to_owned(), reasoning);
+    }
+    body.insert("store".to_owned(), json!(false));
+    if !THOUGHTLESS.iter().any(|part| request.model.contains(part)) {
+        body.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+    }
+    if form.streamed {
+        body.insert("stream".to_owned(), json!(true));
+    }
+    Value::Object(body)
+}
+
+fn input(history: &[Message]) -> Value {
+    let mut items = Vec::new();
+    for message in history {
+        match message.role {
+            Role::User => user(message, &mut items),
+            Role::Assistant => assistant(message, &mut items),
+        }
+    }
+    Value::Array(items)
+}
+
+fn user(message: &Message, items: &mut Vec<Value>) {
+    let mut content = Vec::new();
+    for part in &message.parts {
+        match part {
+            Part::Result(result) => {
+                let id = short(result.id.as_str());
+                items.push(json!({"type": "function_call_output", "call_id": id, "output": result.content}));
+            }
+            Part::Text { text } if !text.is_empty() => content.push(json!({"type": "input_text", "text": text})),
+            Part::Image { media_type, data } => {
+                let url = format!("data:{media_type};base64,{data}");
+                content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
+            }
+            _ => {}
+        }
+    }
+    if !content.is_empty() {
+        items.push(json!({"type": "message", "role": "user", "content": content}));
+    }
+}
+
+fn assistant(message: &Message, items: &mut Vec<Value>) {
+    let before = items.len();
+    let mut phase = None;
+    for part in &message.parts {
+        match part {
+            Part::Text { text } if !text.is_empty() => items.push(words(text, phase.take())),
+            Part::Thought { opaque: Some(opaque), .. } | Part::Opaque(opaque) if opaque.wire == NAME => {
+                match opaque.data.get("phase").filter(|_| is(&opaque.data, "message")) {
+                    Some(known) => phase = Some(known),
+                    None => items.push(opaque.data.clone()),
+                }
+            }
+            Part::Call(call) => {
+                let arguments = Value::Object(call.arguments.clone()).to_string();
+                let id = short(call.id.as_str());
+                let item = json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": arguments});
+                items.push(item);
+            }
+            _ => {}
+        }
+    }
+    while items.len() > before && items.last().is_some_and(|item| is(item, "reasoning")) {
+        items.pop();
+    }
+}
+
+fn words(text: &str, phase: Option<&Value>) -> Value {
+    let mut item = json!({"type": "message", "role": "assistant", "content": text});
+    if let (Some(phase), Some(item)) = (phase, item.as_object_mut()) {
+        item.insert("phase".to_owned(), phase.clone());
+    }
+    item
+}
+
+fn is(item: &Value, kind: &str) -> bool {
+    item.get("type").is_some_and(|known| known == kind)
+}
+
+/// The wire makes schemas strict unless told not to, and then every argument is a required one.
+fn tool(tool: &ToolSpec) -> Value {
+    let (name, description, parameters) = (&tool.name, &tool.description, closed(&tool.parameters));
+    json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false})
+}
+
+fn choice(choice: &ToolChoice) -> Option<Value> {
+    Some(match choice {
+        ToolChoice::Auto => return None,
+        ToolChoice::Required => json!("required"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
+    })
+}

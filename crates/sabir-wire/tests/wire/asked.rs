@@ -1,0 +1,87 @@
+//! Requests of OpenAI Responses: what is written, what is read, and what cannot be.
+
+use sabir_call::{Effort, Message, Opaque, Part, Request, Role, Thinking, ToolSet, ToolSpec};
+use sabir_wire::{Form, Wire};
+use serde_json::{Value, json};
+
+const WIRE: Wire = Wire::OpenAiResponses;
+
+#[test]
+fn a_request_says_what_the_wire_insists_on() {
+    let kept = |data: Value| Part::Opaque(Opaque { wire: WIRE.name().into(), data });
+    let reasoning = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "x"});
+    let parts = vec![
+        Part::Opaque(Opaque { wire: "gemini".into(), data: json!({"type": "reasoning"}) }),
+        kept(reasoning.clone()),
+        kept(json!({"type": "message", "phase": "commentary"})),
+        Part::text("words"),
+        Part::Thought { text: "unsigned".into(), opaque: None },
+        // Nothing follows it: the API would refuse it.
+        kept(json!({"type": "reasoning", "id": "s", "summary": [], "encrypted_content": "y"})),
+    ];
+    let mut request = Request {
+        model: "gpt-5".into(),
+        messages: vec![Message { role: Role::Assistant, parts }],
+        tools: ToolSet::new(vec![ToolSpec::new("f", "does f", json!({}))]).unwrap(),
+        thinking: Thinking::Effort(Effort::Low),
+        ..Request::default()
+    };
+    let body = WIRE.encode_request(&request, &Form::default());
+    let message = json!({"type": "message", "role": "assistant", "content": "words", "phase": "commentary"});
+    assert_eq!(body["input"], json!([reasoning, message]));
+    assert_eq!(body["tools"][0]["strict"], json!(false));
+    assert_eq!((&body["store"], &body["include"]), (&json!(false), &json!(["reasoning.encrypted_content"])));
+    assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    request.thinking = Thinking::Off;
+    assert_eq!(WIRE.encode_request(&request, &Form::default())["reasoning"], json!({"effort": "none"}));
+    // Models that do not think refuse to be asked for it.
+    request.model = "gpt-4.1-mini".into();
+    assert_eq!(WIRE.encode_request(&request, &Form::default())["include"], Value::Null);
+}
+
+#[test]
+fn clients_write_in_many_ways() {
+    let read = |input: Value| {
+        let body = json!({"model": "m", "instructions": "Be brief.", "input": input});
+        WIRE.decode_request("/v1/responses", body.to_string().as_bytes()).unwrap().request
+    };
+    let roles = |input: Value| read(input).messages.iter().map(|message| message.parts.len()).collect::<Vec<_>>();
+    assert_eq!(roles(json!("hi")), [1]);
+    let request = read(json!([
+        {"role": "developer", "content": "And kind."},
+        {"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_image", "image_url": "data:image/png;base64,aGk="}]},
+        {"type": "message", "role": "assistant", "id": "m", "status": "completed", "content": [{"type": "output_text", "text": "ok", "annotations": []}]},
+        {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "text"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "done"}]},
+    ]));
+    assert_eq!(request.system, "Be brief.\n\nAnd kind.");
+    let kinds: Vec<_> = request.messages.iter().map(|message| message.parts.len()).collect();
+    assert_eq!(kinds, [2, 2, 1]);
+    let call = request.messages[1].calls().next().unwrap();
+    assert_eq!((call.name.as_str(), &call.arguments["input"]), ("patch", &json!("text")));
+}
+
+#[test]
+fn what_a_request_cannot_hold_is_named() {
+    let check = |body: Value, expected: &str| {
+        let mut full = json!({"model": "m", "input": "hi"});
+        full.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let error = WIRE.decode_request("", full.to_string().as_bytes()).unwrap_err();
+        assert_eq!(error.path, expected, "{error}");
+    };
+    check(json!({"previous_response_id": "resp_1"}), "previous_response_id");
+    check(json!({"conversation": "conv_1"}), "conversation");
+    check(json!({"prompt": {"id": "p"}}), "prompt");
+    check(json!({"background": true}), "background");
+    check(json!({"text": {"format": {"type": "json_schema"}}}), "text.format.type");
+    check(json!({"input": [{"type": "item_reference", "id": "x"}]}), "input[0].type");
+    check(json!({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}), "input[0].content[0].type");
+    check(
+        json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]}),
+        "input[0].content[0].image_url",
+    );
+    check(json!({"input": [{"role": "tool", "content": "x"}]}), "input[0].role");
+    check(json!({"tools": [{"type": "web_search"}]}), "tools[0].type");
+    check(json!({"tool_choice": {"type": "web_search"}}), "tool_choice.type");
+    check(json!({"reasoning": {"effort": "enormous"}}), "reasoning.effort");
+}

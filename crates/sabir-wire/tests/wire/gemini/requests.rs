@@ -1,0 +1,159 @@
+//! Gemini: what its requests insist on, and what its clients may send.
+
+use std::collections::HashSet;
+
+use sabir_call::{Effort, Part, Request, Thinking, ToolChoice, ToolSet, ToolSpec};
+use sabir_wire::{Form, Wire};
+use serde_json::{Value, json};
+
+use super::WIRE;
+use crate::histories::history;
+
+#[test]
+fn requests_have_what_the_api_insists_on() {
+    let schema =
+        json!({"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false});
+    let request = Request {
+        model: "models/gemini-3-pro".into(),
+        messages: history(),
+        tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
+        choice: ToolChoice::Tool("f".into()),
+        ..Request::default()
+    };
+    let body = WIRE.encode_request(&request, &Form::default());
+    let contents = body["contents"].as_array().unwrap();
+    let roles: Vec<_> = contents.iter().map(|content| content["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["model", "user"], "one content for each role in turn: {body:#}");
+    let kinds = |content: &Value| -> Vec<String> {
+        content["parts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part.as_object().unwrap().keys().next().unwrap().clone())
+            .collect()
+    };
+    assert_eq!(kinds(&contents[0]), ["text", "functionCall", "functionCall"], "no unsigned or foreign thought");
+    assert_eq!(kinds(&contents[1]), ["functionResponse", "functionResponse", "text"], "results first");
+    let first = &contents[1]["parts"][0]["functionResponse"];
+    assert_eq!((&first["id"], &first["name"]), (&json!("functions.f:0"), &json!("f")));
+    assert_eq!(
+        (&first["response"], &contents[1]["parts"][1]["functionResponse"]["response"]),
+        (&json!({"error": "no"}), &json!({"output": "no"}))
+    );
+    // Calls that another model wrote: one of them needs a stand-in, which only newer models know.
+    assert_eq!(contents[0]["parts"][1]["thoughtSignature"], "skip_thought_signature_validator");
+    assert_eq!(contents[0]["parts"][2]["thoughtSignature"], Value::Null);
+    for model in ["gemini-2.5-pro", "gemma-4"] {
+        let old = Request { model: model.into(), messages: history(), ..Request::default() };
+        assert!(!WIRE.encode_request(&old, &Form::default()).to_string().contains("thoughtSignature"), "{model}");
+    }
+    let declared = &body["tools"][0]["functionDeclarations"][0];
+    assert_eq!(
+        declared["parametersJsonSchema"],
+        json!({"type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false})
+    );
+    assert_eq!(declared["parameters"], Value::Null);
+    let calling = json!({"mode": "ANY", "allowedFunctionNames": ["f"]});
+    assert_eq!(body["toolConfig"]["functionCallingConfig"], calling);
+    // The stand-in is not taken for a signature.
+    let back = WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request;
+    assert!(!format!("{:?}", back.messages).contains("skip_thought"));
+}
+
+#[test]
+fn thinking_is_said_as_the_model_knows_it() {
+    let check = |model: &str, thinking: Thinking, expected: Value| {
+        let request = Request { model: model.into(), thinking, ..Request::default() };
+        assert_eq!(WIRE.encode_request(&request, &Form::default())["generationConfig"]["thinkingConfig"], expected);
+    };
+    check("gemini-3-pro", Thinking::Default, Value::Null);
+    check("gemini-3-pro", Thinking::Effort(Effort::Low), json!({"includeThoughts": true, "thinkingLevel": "LOW"}));
+    check(
+        "models/gemini-2.5-pro",
+        Thinking::Effort(Effort::Low),
+        json!({"includeThoughts": true, "thinkingBudget": 1024}),
+    );
+    check("gemini-2.5-flash", Thinking::Off, json!({"thinkingBudget": 0}));
+    check("gemini-2.5-flash", Thinking::Tokens(5), json!({"includeThoughts": true, "thinkingBudget": 5}));
+}
+
+#[test]
+fn clients_may_spell_it_otherwise() {
+    let body = json!({
+        "system_instruction": {"parts": [{"text": "a"}, {"text": "b"}]},
+        "contents": [
+            {"parts": [{"text": "hi"}, {"inline_data": {"mime_type": "image/png", "data": "aGk="}}]},
+            {"role": "model", "parts": [{"function_call": {"name": "f", "args": {"a": 1}}, "thought_signature": "s"}]},
+            {"role": "function", "parts": [{"function_response": {"name": "f", "response": {"b": 2}}}]},
+        ],
+        "tools": [{"function_declarations": [{"name": "f", "description": "d", "parameters": {
+            "type": "OBJECT", "properties": {"type": {"type": "STRING", "nullable": true}, "l": {"type": "ARRAY", "items": {"type": "INTEGER"}}},
+        }}]}],
+        "tool_config": {"function_calling_config": {"mode": "any"}},
+        "generation_config": {"max_output_tokens": 5, "thinking_config": {"thinking_budget": -1}},
+    });
+    let path = "/v1beta/models/gemini-x:streamGenerateContent?alt=sse";
+    let incoming = WIRE.decode_request(path, body.to_string().as_bytes()).unwrap();
+    let request = incoming.request;
+    assert_eq!((request.model.as_str(), incoming.streamed, request.system.as_str()), ("gemini-x", true, "a\n\nb"));
+    assert_eq!(
+        (request.max_output, request.choice, request.thinking),
+        (Some(5), ToolChoice::Required, Thinking::Default)
+    );
+    assert_eq!(request.messages.len(), 3);
+    assert!(matches!(&request.messages[1].parts[1], Part::Opaque(opaque) if opaque.data["thoughtSignature"] == "s"));
+    assert!(matches!(&request.messages[2].parts[0], Part::Result(result) if result.content == r#"{"b":2}"#));
+    let expected = json!({"type": "object", "properties": {"type": {"type": ["string", "null"]}, "l": {"type": "array", "items": {"type": "integer"}}}});
+    assert_eq!(request.tools.get("f").unwrap().parameters, expected);
+    for (body, place) in [
+        (json!({"contents": [{"role": "tool", "parts": []}]}), "contents[0].role"),
+        (json!({"contents": [{"parts": [{"fileData": {}}]}]}), "contents[0].parts[0]"),
+        (json!({"tools": [{"googleSearch": {}}]}), "tools[0]"),
+    ] {
+        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap_err().path, place);
+    }
+}
+
+#[test]
+fn results_find_their_calls_without_ids() {
+    let call = |id: Value, n: u64| json!({"functionCall": {"name": "f", "args": {"n": n}, "id": id}});
+    let result =
+        |id: Value, n: u64| json!({"functionResponse": {"name": "f", "id": id, "response": {"output": n.to_string()}}});
+    let none = Value::Null;
+    // Missing ids, then ids that repeat from turn to turn, with the results in another order.
+    let contents = json!([
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": "model", "parts": [call(none.clone(), 1), call(none.clone(), 2)]},
+        {"role": "user", "parts": [result(none.clone(), 1), result(none, 2)]},
+        {"role": "model", "parts": [call("0".into(), 3), call("1".into(), 4)]},
+        {"role": "user", "parts": [result("1".into(), 4), result("0".into(), 3)]},
+        {"role": "model", "parts": [call("0".into(), 5), call("1".into(), 6)]},
+        {"role": "user", "parts": [result("0".into(), 5), result("1".into(), 6)]},
+    ]);
+    let body = json!({"contents": contents}).to_string();
+    let mut request = WIRE.decode_request("/v1beta/models/m:generateContent", body.as_bytes()).unwrap().request;
+    // The answer to each call is its number, on this wire and on every other one.
+    for wire in Wire::ALL {
+        let encoded = wire.encode_request(&request, &Form::default()).to_string();
+        request = wire.decode_request(&wire.endpoint("m", false), encoded.as_bytes()).unwrap().request;
+        check_pairs(&request, 6);
+    }
+}
+
+/// Each call has an id of its own, and the result of that id is the call's number.
+pub(crate) fn check_pairs(request: &Request, count: usize) {
+    let parts = || request.messages.iter().flat_map(|message| &message.parts);
+    let mut ids = HashSet::new();
+    for part in parts() {
+        let Part::Call(call) = part else { continue };
+        assert!(ids.insert(call.id.clone()), "{} stands twice", call.id);
+        let results: Vec<_> = parts()
+            .filter_map(|part| match part {
+                Part::Result(result) if result.id == call.id => Some((result.name.as_str(), result.content.clone())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(results, [("f", call.arguments["n"].to_string())], "{}", call.id);
+    }
+    assert_eq!(ids.len(), count);
+}

@@ -1,0 +1,208 @@
+//! Ollama: what its streams do, what its requests insist on, one hand-written body each.
+
+use sabir_call::{
+    Cut, Draft, DraftState, Effort, ModelErrorKind, Request, StopReason, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+};
+use sabir_wire::{BodyForm, Close, Decoder, Form, Wire};
+use serde_json::{Value, json};
+
+use crate::gemini::requests::check_pairs;
+use crate::histories::history;
+use crate::merged::{decode_all, runnable};
+
+const WIRE: Wire = Wire::Ollama;
+
+fn lines(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn said(message: Value) -> Value {
+    json!({"model": "m", "created_at": "2026-04-10T13:19:59.948798825Z", "message": message, "done": false})
+}
+
+fn call(id: Value, name: &str, arguments: Value) -> Value {
+    json!({"id": id, "function": {"index": 0, "name": name, "arguments": arguments}})
+}
+
+/// A line whose last bytes name the call that ends with it.
+fn ends(call: Value, name: &str) -> Value {
+    json!({"message": {"content": "", "tool_calls": [call]}, "done": false, "created_at": format!("ends {name}")})
+}
+
+/// A line like the last one of recording 1293.
+fn done(reason: &str) -> Value {
+    json!({
+        "model": "m", "message": {"role": "assistant", "content": ""}, "done": true, "done_reason": reason,
+        "total_duration": 499_049_129, "prompt_eval_count": 21, "eval_count": 40,
+    })
+}
+
+/// A stream that holds every quirk that a split could hurt.
+pub(crate) fn body() -> String {
+    lines(&[
+        said(json!({"content": "", "thinking": "hmm ü"})),
+        said(json!({"content": "Wörter 😀 {\"}"})),
+        ends(call("c1".into(), "write", json!({"path": "ä.rs", "n": [1, {"x": "}\"]"}]})), "write"),
+        ends(call(Value::Null, "list", json!({})), "list"),
+        done("stop"),
+    ])
+}
+
+#[test]
+fn lines_are_read_while_they_come() {
+    let body = body();
+    let half = body.find("Wörter").unwrap() + 40;
+    let (mut decoder, mut draft) = (Decoder::new(WIRE), Draft::default());
+    decoder.push(&body.as_bytes()[..half], &mut draft);
+    assert_eq!((decoder.events(), draft.text().as_str()), (2, "Wörter 😀 {\"}"));
+    decoder.push(&body.as_bytes()[half..], &mut draft);
+    assert!(decoder.is_ended());
+    let report = decoder.finish(Close::Clean, &mut draft);
+    assert_eq!((report.form, report.events, report.skipped), (BodyForm::Whole, 5, 0));
+    assert_eq!(draft.stop, Some((StopReason::Calls, "stop".into())));
+    let usage = Usage { input: Some(21), output: Some(40), ..Usage::default() };
+    assert_eq!(draft.usage, usage);
+    assert_eq!(json!(runnable(&draft)), json!([["write", {"path": "ä.rs", "n": [1, {"x": "}\"]"}]}], ["list", {}]]));
+}
+
+#[test]
+fn each_call_is_whole_and_a_call_of_its_own() {
+    let check = |calls: Value, expected: Value| {
+        let (merged, _) = decode_all(WIRE, &lines(&[said(json!({"tool_calls": calls})), done("stop")]));
+        assert_eq!(json!(runnable(&merged.draft)), expected);
+    };
+    let (x, y) = (json!(["f", {"a": 1}]), json!(["f", {"a": 2}]));
+    // Ids that are missing or repeat, and an index that is always the same.
+    for id in [Value::Null, json!(""), json!("call_0")] {
+        check(json!([call(id.clone(), "f", json!({"a": 1})), call(id, "f", json!({"a": 2}))]), json!([x, y]));
+    }
+    // As text, and in no list.
+    check(call(Value::Null, "f", json!("{\"a\":1}")), json!([x]));
+    check(json!([call(Value::Null, "f", Value::Null)]), json!([["f", {}]]));
+    check(json!([{"function": {"name": "f"}}]), json!([["f", {}]]));
+    // Without a name, or with arguments that are none: never run.
+    check(json!([{"id": "a"}]), json!([]));
+    check(json!([call(Value::Null, "f", json!([1]))]), json!([]));
+}
+
+#[test]
+fn every_end_has_a_reason() {
+    let check = |body: &str, stop: Option<(StopReason, &str)>, error: Option<ModelErrorKind>| {
+        let (merged, report) = decode_all(WIRE, body);
+        assert_eq!(merged.draft.stop, stop.map(|(reason, word)| (reason, word.to_owned())), "{body}");
+        assert_eq!((report.ended, report.error.map(|error| error.kind)), (stop.is_some(), error), "{body}");
+    };
+    check(&lines(&[done("stop")]), Some((StopReason::End, "stop")), None);
+    check(&lines(&[done("length")]), Some((StopReason::Length, "length")), None);
+    check(&lines(&[done("load")]), Some((StopReason::Other, "load")), None);
+    check(r#"{"done":true}"#, Some((StopReason::End, "")), None);
+    check(&lines(&[said(json!({"content": "a"}))]), None, None);
+    check(r#"{"error":"model 'x' not found"}"#, None, Some(ModelErrorKind::Unavailable));
+    // In the middle of a stream.
+    check(
+        &lines(&[said(json!({"content": "a"})), json!({"error": "an error was encountered"})]),
+        None,
+        Some(ModelErrorKind::Unavailable),
+    );
+    // A call without arguments needs the end to be trusted.
+    let bare = said(json!({"tool_calls": [{"function": {"name": "f"}}]}));
+    let states = |lines: &[Value]| -> Vec<DraftState> {
+        decode_all(WIRE, &self::lines(lines)).0.draft.calls().map(|call| call.state).collect()
+    };
+    assert_eq!(states(&[bare.clone(), done("length")]), [DraftState::Cut(Cut::Limit)]);
+    assert_eq!(states(&[bare]), [DraftState::Cut(Cut::Broken)]);
+}
+
+#[test]
+fn rubbish_between_lines_costs_one_event() {
+    let body = format!("{}oops {{not json\n{}", lines(&[said(json!({"content": "a"}))]), lines(&[done("stop")]));
+    let (merged, report) = decode_all(WIRE, &body);
+    assert_eq!((merged.draft.text().as_str(), report.unreadable, report.ended), ("a", 1, true));
+}
+
+#[test]
+fn requests_have_what_the_api_insists_on() {
+    let tool = |name: &str| ToolSpec::new(name, "", json!({"type": "object", "properties": {}}));
+    let request = Request {
+        model: "m".into(),
+        system: "Be brief.".into(),
+        messages: history(),
+        tools: ToolSet::new(vec![tool("f"), tool("g")]).unwrap(),
+        max_output: Some(9),
+        ..Request::default()
+    };
+    let body = WIRE.encode_request(&request, &Form::default());
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "assistant", "tool", "user", "tool"]);
+    assert_eq!(
+        (&messages[2]["tool_name"], &messages[2]["tool_call_id"]),
+        (&json!("f"), &messages[1]["tool_calls"][0]["id"])
+    );
+    assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], json!({}), "an object, not its text");
+    assert_eq!((&body["options"], &body["stream"]), (&json!({"num_predict": 9}), &json!(false)));
+    let offered = |choice: ToolChoice| {
+        let body = WIRE.encode_request(&Request { choice, ..request.clone() }, &Form::default());
+        body["tools"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(
+        [offered(ToolChoice::Required), offered(ToolChoice::Tool("g".into())), offered(ToolChoice::None)],
+        [2, 1, 0]
+    );
+}
+
+#[test]
+fn thinking_is_said_as_the_model_knows_it() {
+    let check = |model: &str, thinking: Thinking, expected: Value, back: Thinking| {
+        let request = Request { model: model.into(), thinking, ..Request::default() };
+        let body = WIRE.encode_request(&request, &Form::default());
+        assert_eq!(body["think"], expected);
+        assert_eq!(WIRE.decode_request("", body.to_string().as_bytes()).unwrap().request.thinking, back);
+    };
+    let effort = Thinking::Effort;
+    check("qwen3", Thinking::Default, Value::Null, Thinking::Default);
+    check("qwen3", Thinking::Off, json!(false), Thinking::Off);
+    check("qwen3", effort(Effort::High), json!(true), effort(Effort::Medium));
+    check("qwen3", Thinking::Tokens(7), json!(true), effort(Effort::Medium));
+    check("gpt-oss:20b", effort(Effort::High), json!("high"), effort(Effort::High));
+    check("gpt-oss:20b", effort(Effort::Minimal), json!("low"), effort(Effort::Low));
+}
+
+#[test]
+fn clients_say_less_than_they_could() {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "", "images": ["/9j/4AAQ"]}], "options": {"num_predict": -1}});
+    let incoming = WIRE.decode_request("/api/chat", body.to_string().as_bytes()).unwrap();
+    assert!(incoming.streamed, "streaming is what it does unless told otherwise");
+    assert_eq!(incoming.request.max_output, None);
+    let shown = format!("{:?}", incoming.request.messages[0].parts);
+    assert!(shown.contains("image/jpeg"), "{shown}");
+}
+
+#[test]
+fn results_find_their_calls_without_ids() {
+    let call = |id: Value, n: u64| json!({"id": id, "function": {"name": "f", "arguments": {"n": n}}});
+    let result =
+        |id: Value, n: u64| json!({"role": "tool", "tool_name": "f", "tool_call_id": id, "content": n.to_string()});
+    let calls = |calls: Value| json!({"role": "assistant", "content": "", "tool_calls": calls});
+    let none = || Value::Null;
+    let messages = json!([
+        {"role": "user", "content": "go"},
+        calls(json!([call(none(), 1), call(none(), 2)])),
+        result(none(), 1),
+        result(none(), 2),
+        calls(json!([call("a".into(), 3), call("b".into(), 4)])),
+        result("b".into(), 4),
+        result("a".into(), 3),
+        calls(json!([call("a".into(), 5), call(none(), 6)])),
+        // Without a name either, only the place tells.
+        {"role": "tool", "content": "5"},
+        {"role": "tool", "content": "6"},
+    ]);
+    let body = json!({"model": "m", "messages": messages}).to_string();
+    let mut request = WIRE.decode_request("/api/chat", body.as_bytes()).unwrap().request;
+    for wire in Wire::ALL {
+        let encoded = wire.encode_request(&request, &Form::default()).to_string();
+        request = wire.decode_request(&wire.endpoint("m", false), encoded.as_bytes()).unwrap().request;
+        check_pairs(&request, 6);
+    }
+}

@@ -1,0 +1,242 @@
+//! `doctor`: what is there to work with, or, with a model, what that model and its server really do.
+//!
+//! Nothing that is printed holds a key: providers are named with the variable that their key is looked for in.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sabir_model::{Examination, Finding, Place, Server, Verdict, examine, probe};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::{DoctorArguments, Whole};
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
+use crate::providers::{KeyPlace, Row};
+use crate::{print, remember};
+
+/// How long servers of this machine are waited for.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// What is there to work with.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    system: String,
+    config: ConfigReport,
+    tasks: TasksReport,
+    sandbox: Sandbox,
+    providers: Vec<Row>,
+    local: Vec<Server>,
+}
+
+/// The configuration file.
+#[derive(Debug, Serialize)]
+struct ConfigReport {
+    path: Option<String>,
+    found: bool,
+    /// What is wrong with it.
+    problem: Option<String>,
+}
+
+/// Where tasks are kept.
+#[derive(Debug, Serialize)]
+struct TasksReport {
+    path: Option<String>,
+    count: usize,
+    problem: Option<String>,
+}
+
+/// What keeps commands in their place.
+#[derive(Debug, Serialize)]
+struct Sandbox {
+    level: &'static str,
+    /// What the kernel would offer.
+    landlock: bool,
+}
+
+/// `sabir doctor`.
+pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Failure> {
+    match &arguments.model {
+        Some(model) => patient(model, arguments),
+        None => surroundings(arguments),
+    }
+}
+
+/// Without a model: what is there.
+fn surroundings(arguments: &DoctorArguments) -> Result<Exit, Failure> {
+    let path = config::file(arguments.config.as_deref());
+    let (config, problem) = match Config::load(arguments.config.as_deref()) {
+        Ok(config) => (config, None),
+        Err(failure) => (Config::default(), Some(failure.message)),
+    };
+    let exit = if problem.is_some() { Exit::Usage } else { Exit::Completed };
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        system: system(),
+        config: ConfigReport {
+            found: path.as_ref().is_some_and(|path| path.exists()),
+            path: path.map(|path| path.display().to_string()),
+            problem,
+        },
+        tasks: tasks(),
+        sandbox: sandbox(),
+        providers: config.providers(),
+        local: block_on(probe(&config.places(), LIMIT))?,
+    };
+    match arguments.output {
+        Whole::Json => print::json(&report),
+        Whole::Text => print::out(&print::visible(&report.in_words())),
+    }
+    Ok(exit)
+}
+
+/// With a model: what it does.
+fn patient(model: &str, arguments: &DoctorArguments) -> Result<Exit, Failure> {
+    let config = Config::load(arguments.config.as_deref())?;
+    let model = if model.starts_with("http") && !model.contains('#') { only_model(model)? } else { model.to_owned() };
+    let chosen = config.choose(Some(&model))?;
+    let shown = arguments.output == Whole::Text;
+    if shown {
+        print::err(&print::visible(&format!("asking {} a few things…\n", chosen.name)));
+    }
+    let start = Instant::now();
+    let clock = move || start.elapsed();
+    let mut tell = |finding: &Finding| {
+        if shown {
+            print::out(&print::visible(&row(finding)));
+        }
+    };
+    let asked = chosen.model(|model| model);
+    let found = block_on(examine(&asked, &chosen.id, &clock, &mut tell))?;
+    let stored = match (&found.protocol, arguments.store) {
+        (Some(protocol), true) => Some(remember::protocol(arguments.config.as_deref(), &chosen.id, protocol)?),
+        _ => None,
+    };
+    match arguments.output {
+        Whole::Json => print::json(&json!({
+            "model": chosen.name, "findings": found.findings, "protocol": found.protocol, "why": found.why,
+            "stored": stored.as_ref().map(|path| path.display().to_string()),
+        })),
+        Whole::Text => print::out(&print::visible(&verdict(&found, stored.as_deref()))),
+    }
+    Ok(exit(&found))
+}
+
+fn exit(found: &Examination) -> Exit {
+    let silent = found.findings.iter().any(|finding| finding.name == "answers" && finding.verdict == Verdict::No);
+    match &found.protocol {
+        Some(_) => Exit::Completed,
+        None if silent => Exit::Provider,
+        None => Exit::NotUnderstood,
+    }
+}
+
+/// The model of a server that serves but one.
+fn only_model(url: &str) -> Result<String, Failure> {
+    let place = Place { provider: "server".to_owned(), base_url: url.to_owned() };
+    let servers = block_on(probe(&[place], LIMIT * 4))?;
+    let models = servers.into_iter().next().map(|server| server.models).unwrap_or_default();
+    match models.as_slice() {
+        [model] => Ok(format!("{url}#{}", model.id)),
+        [] => Err(Failure::usage(format!("{url} lists no models: name one, as {url}#NAME"))),
+        several => {
+            let names: Vec<_> = several.iter().take(20).map(|model| model.id.as_str()).collect();
+            Err(Failure::usage(format!("{url} serves several models: name one, as {url}#NAME: {}", names.join(", "))))
+        }
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
+    Ok(runtime.block_on(future))
+}
+
+fn system() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH)
+}
+
+fn sandbox() -> Sandbox {
+    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+    Sandbox { level: "none", landlock: modules.split(',').any(|module| module.trim() == "landlock") }
+}
+
+fn tasks() -> TasksReport {
+    let folder = match config::tasks_folder() {
+        Ok(folder) => folder,
+        Err(failure) => return TasksReport { path: None, count: 0, problem: Some(failure.message) },
+    };
+    let path = Some(folder.display().to_string());
+    match sabir_journal::list(&folder) {
+        Ok(listed) => TasksReport { path, count: listed.len(), problem: None },
+        Err(error) => TasksReport { path, count: 0, problem: Some(error.to_string()) },
+    }
+}
+
+/// A finding as a line.
+fn row(finding: &Finding) -> String {
+    let verdict = match finding.verdict {
+        Verdict::Yes => "yes",
+        Verdict::No => "no",
+        Verdict::Unknown => "?",
+    };
+    format!("{:<18} {verdict:<4} {}\n", finding.name, finding.detail)
+}
+
+/// What to do with it.
+fn verdict(found: &Examination, stored: Option<&Path>) -> String {
+    let Some(protocol) = &found.protocol else { return format!("\nno protocol can be recommended: {}\n", found.why) };
+    let last = match stored {
+        Some(path) => format!("written to {}\n", path.display()),
+        None => format!("use --protocol {protocol}, or let --store write it into the configuration\n"),
+    };
+    format!("\nrecommended: {protocol} ({})\n{last}", found.why)
+}
+
+impl Report {
+    fn in_words(&self) -> String {
+        let mut text = format!("sabir {} on {}\n", self.version, self.system);
+        let config = match (&self.config.path, self.config.found, &self.config.problem) {
+            (_, _, Some(problem)) => problem.clone(),
+            (Some(path), true, None) => path.clone(),
+            (Some(path), false, None) => format!("{path} (not there, which is fine)"),
+            (None, ..) => "no home folder to look in".to_owned(),
+        };
+        text.push_str(&format!("configuration  {config}\n"));
+        let tasks = match (&self.tasks.path, &self.tasks.problem) {
+            (_, Some(problem)) => problem.clone(),
+            (path, None) => {
+                let counted = print::counted(self.tasks.count, "task");
+                format!("{} ({counted})", path.as_deref().unwrap_or_default())
+            }
+        };
+        text.push_str(&format!("journals       {tasks}\n"));
+        let landlock = if self.sandbox.landlock { "the kernel offers Landlock" } else { "no Landlock in the kernel" };
+        text.push_str(&format!("sandbox        {}: commands have your rights; {landlock}\n", self.sandbox.level));
+        let keys: Vec<_> = self.providers.iter().filter_map(key).collect();
+        let keys = if keys.is_empty() { "none found".to_owned() } else { keys.join(", ") };
+        text.push_str(&format!("keys           {keys}\n"));
+        for server in &self.local {
+            let (models, software) = (server.models.len(), server.software.unwrap_or("unknown software"));
+            let counted = print::counted(models, "model");
+            text.push_str(&format!("server         {} ({software}): {counted}\n", server.base_url));
+        }
+        if self.local.is_empty() {
+            text.push_str("server         none on this machine answered\n");
+        }
+        text + "\n`sabir doctor MODEL` asks a model what it can do.\n"
+    }
+}
+
+/// A provider whose key is there.
+fn key(row: &Row) -> Option<String> {
+    let place: Value = match &row.key {
+        KeyPlace::Nowhere | KeyPlace::Environment { present: None, .. } => return None,
+        KeyPlace::File => "configuration".into(),
+        KeyPlace::Command => "a command".into(),
+        KeyPlace::Environment { present: Some(name), .. } => name.as_str().into(),
+    };
+    Some(format!("{} ({})", row.name, place.as_str().unwrap_or_default()))
+}

@@ -1,0 +1,174 @@
+//! `models`: providers and where their keys are looked for, servers on this machine, and what is known of models.
+//!
+//! No key is shown, no command that prints a key is run, and nobody but this machine is asked.
+
+use std::time::Duration;
+
+use sabir_call::{Dollars, Protocol};
+use sabir_model::{Entry, Server, probe, resolve};
+use serde_json::{Value, json};
+
+use crate::cli::{ModelsArguments, Whole};
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::providers::{KeyPlace, Row};
+use crate::spent::grouped;
+
+/// How long servers of this machine are waited for.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// What is listed.
+struct Lists {
+    providers: Vec<Row>,
+    local: Vec<Server>,
+    models: Vec<Entry>,
+}
+
+/// `sabir models`.
+pub(crate) fn models(arguments: &ModelsArguments) -> Result<Exit, Failure> {
+    let config = Config::load(arguments.config.as_deref())?;
+    let filter = arguments.filter.as_deref().unwrap_or_default().to_lowercase();
+    let fits = |name: &str| name.to_lowercase().contains(&filter);
+    let mut lists = Lists { providers: Vec::new(), local: look(&config)?, models: Vec::new() };
+    if !arguments.local {
+        lists.providers = config.providers().into_iter().filter(|row| fits(&row.name)).collect();
+        let vendor = |entry: &Entry| entry.vendor.as_deref().is_some_and(fits);
+        lists.models = config.catalogue().entries().filter(|it| fits(&it.pattern) || vendor(it)).cloned().collect();
+    }
+    for server in &mut lists.local {
+        if !fits(&server.provider) {
+            server.models.retain(|model| fits(&model.id));
+        }
+    }
+    lists.local.retain(|server| fits(&server.provider) || !server.models.is_empty());
+    match arguments.output {
+        Whole::Json => print::json(&object(&lists, arguments.local)),
+        Whole::Text => print::out(&print::visible(&text(&lists, arguments.local))),
+    }
+    Ok(Exit::Completed)
+}
+
+fn look(config: &Config) -> Result<Vec<Server>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
+    Ok(runtime.block_on(probe(&config.places(), LIMIT)))
+}
+
+fn object(lists: &Lists, local: bool) -> Value {
+    if local {
+        return json!({"local": lists.local});
+    }
+    let models = lists.models.iter().map(|entry| {
+        let mut model = json!(entry);
+        if let Some(model) = model.as_object_mut() {
+            model.insert("protocol".to_owned(), json!(protocol(entry)));
+        }
+        model
+    });
+    json!({"providers": lists.providers, "local": lists.local, "models": models.collect::<Vec<_>>()})
+}
+
+/// What a task with such a model would use.
+fn protocol(entry: &Entry) -> String {
+    match resolve(None, None, Some(entry)).0 {
+        Protocol::Native => "native".to_owned(),
+        Protocol::Prompted(dialect) => dialect,
+    }
+}
+
+fn text(lists: &Lists, local: bool) -> String {
+    let mut text = String::new();
+    if !lists.providers.is_empty() {
+        text.push_str("providers\n");
+        text.extend(lists.providers.iter().map(provider));
+        text.push('\n');
+    }
+    if !lists.local.is_empty() || local {
+        text.push_str("servers on this machine\n");
+        text.extend(lists.local.iter().map(server));
+        text.push_str(if lists.local.is_empty() { "  none answered\n" } else { "" });
+        text.push('\n');
+    }
+    if !lists.models.is_empty() {
+        text.push_str(
+            "models (US dollars for a million tokens, at their vendor's; - is unknown, + more for long input)\n",
+        );
+        let titles = ["model", "vendor", "context", "output", "input", "cached", "stored", "output", "protocol"];
+        text.push_str(&line(titles.map(str::to_owned), ""));
+        text.extend(lists.models.iter().map(model));
+    }
+    let text = text.trim_end();
+    if text.is_empty() { "nothing has such a name\n".to_owned() } else { format!("{text}\n") }
+}
+
+fn provider(row: &Row) -> String {
+    let key = match &row.key {
+        KeyPlace::Nowhere => "no key".to_owned(),
+        KeyPlace::File => "key in config.toml".to_owned(),
+        KeyPlace::Command => "key from a command".to_owned(),
+        KeyPlace::Environment { names, present } => match present {
+            Some(name) => format!("{name} is set"),
+            None => format!("{} is not set", names.first().map_or("", String::as_str)),
+        },
+    };
+    let address = row.base_url.strip_prefix("https://").unwrap_or(&row.base_url);
+    format!("  {}\n", cut(&format!("{:<10} {:<16} {address:<40} {key}", row.name, row.wire), 98))
+}
+
+fn server(server: &Server) -> String {
+    let software = server.software.unwrap_or("unknown software");
+    let locked = if server.locked { ", wants a key" } else { "" };
+    let head = cut(&format!("{} at {} ({software}{locked})", server.provider, server.base_url), 98);
+    let models = server.models.iter().map(|model| {
+        let context = model.context.map_or(String::new(), |context| format!("  {} tokens", grouped(context)));
+        format!("    {}{context}\n", cut(&format!("{}/{}", server.provider, model.id), 70))
+    });
+    format!("  {head}\n{}", models.collect::<String>())
+}
+
+fn model(entry: &Entry) -> String {
+    let number = |count: Option<u64>| count.map_or("-".to_owned(), thousands);
+    let prices = entry.prices.unwrap_or_default();
+    let more = if prices.up_to.is_some() { "+" } else { "" };
+    let price = |price: Option<Dollars>| price.map_or("-".to_owned(), |price| format!("{}{more}", json!(price)));
+    let vendor = entry.vendor.as_deref().unwrap_or("-");
+    let can = [(entry.images, "images"), (entry.thinking, "thinks")];
+    let can: Vec<_> = can.into_iter().filter(|(can, _)| *can == Some(true)).map(|(_, word)| word).collect();
+    line(
+        [
+            cut(&entry.pattern, 22),
+            cut(vendor, 9),
+            number(entry.context),
+            number(entry.output),
+            price(prices.input),
+            price(prices.cache_read),
+            price(prices.cache_write),
+            price(prices.output),
+            protocol(entry),
+        ],
+        &can.join(" "),
+    )
+}
+
+fn line([name, vendor, context, output, fresh, read, written, priced, protocol]: [String; 9], can: &str) -> String {
+    let line = format!(
+        "  {name:<22} {vendor:<9} {context:>7} {output:>6} {fresh:>5} {read:>6} {written:>6} {priced:>6} {protocol:<8} {can}"
+    );
+    format!("{}\n", cut(line.trim_end(), 100))
+}
+
+/// `128k`; below ten thousand as it is.
+fn thousands(count: u64) -> String {
+    if count < 10_000 { count.to_string() } else { format!("{}k", grouped(count.saturating_add(500) / 1000)) }
+}
+
+/// At most so many characters.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}

@@ -1,0 +1,86 @@
+//! What was found out about a model, written into the configuration file. Comments and order are kept.
+
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+use crate::config;
+use crate::exit::Failure;
+
+/// Writes which protocol a model is best asked with. Gives back the file.
+pub(crate) fn protocol(named: Option<&Path>, model: &str, protocol: &str) -> Result<PathBuf, Failure> {
+    let path = config::file(named)
+        .ok_or_else(|| Failure::usage("there is no home folder to keep a configuration in: use --config FILE"))?;
+    let text = if path.exists() { config::read_text(&path)? } else { String::new() };
+    let text = with(&text, model, protocol)
+        .map_err(|why| Failure::usage(format!("{} is left as it is: {why}", path.display())))?;
+    replace(&path, &text).map_err(|error| Failure::usage(format!("{} cannot be written: {error}", path.display())))?;
+    Ok(path)
+}
+
+/// The text of a configuration with the protocol in the entry of that model, which may be a new one.
+fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
+    let models = document.entry("models").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let models = models.as_array_of_tables_mut().ok_or("its `models` are not written as [[models]]")?;
+    let is = |table: &Table| table.get("pattern").and_then(Item::as_str) == Some(model);
+    let position = models.iter().position(is);
+    if position.is_none() {
+        let mut table = Table::new();
+        table.insert("pattern", value(model));
+        models.push(table);
+    }
+    let position = position.unwrap_or(models.len().saturating_sub(1));
+    let Some(table) = models.get_mut(position) else { return Ok(text.to_owned()) };
+    table.insert("native", value(protocol == "native"));
+    if protocol == "native" {
+        table.remove("dialect");
+    } else {
+        table.insert("dialect", value(protocol));
+    }
+    Ok(document.to_string())
+}
+
+/// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    // A link stays a link.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
+    let beside = path.with_extension(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let moved = written.and_then(|()| std::fs::rename(&beside, &path));
+    if moved.is_err() {
+        _ = std::fs::remove_file(&beside);
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with;
+
+    #[test]
+    fn an_entry_is_added_or_changed() {
+        let check = |text: &str, protocol: &str, expected: &str| {
+            assert_eq!(with(text, "m:1", protocol).unwrap(), expected);
+        };
+        check("", "cline", "[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"cline\"\n");
+        check(
+            "# mine\nmodel = \"x\"\n\n[[models]] # known\npattern = \"m:1\"\ndialect = \"invoke\" # old\ncontext = 9\n",
+            "native",
+            "# mine\nmodel = \"x\"\n\n[[models]] # known\npattern = \"m:1\"\ncontext = 9\nnative = true\n",
+        );
+        check(
+            "[[models]]\npattern = \"other\"\n",
+            "hermes",
+            "[[models]]\npattern = \"other\"\n\n[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"hermes\"\n",
+        );
+        assert!(with("models = 1", "m", "native").unwrap_err().contains("[[models]]"));
+        assert!(with("x = ", "m", "native").unwrap_err().contains("TOML"));
+    }
+}

@@ -1,0 +1,266 @@
+//! What a task does when a provider misbehaves. `sabir-model`'s tests hold the table of all such faults.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sabir_agent::{
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Question, Record, Registry, Reply as Answer, Rules,
+    Settings, Start, Store, StoreError, Task, TaskEvent, User,
+};
+use sabir_call::StopReason;
+use sabir_model::{Cassette, HttpModel};
+use sabir_testkit::{Reply, Script, Trouble};
+use sabir_wire::Head;
+use sabir_workspace::Workspace;
+use serde_json::{Value, json};
+
+use crate::world::{WAYS, Way, World, code, events, stderr, turn};
+
+const NATIVE: Way = WAYS[1];
+
+fn done() -> crate::world::Turn {
+    turn("", vec![("attempt_completion", json!({"result": "done"}))])
+}
+
+fn of_kind(output: &std::process::Output, kind: &str) -> Vec<Value> {
+    events(output).into_iter().filter(|event| event["kind"] == kind).collect()
+}
+
+#[test]
+fn what_breaks_off_is_asked_again_with_a_pause_and_runs_once() {
+    for way in [WAYS[0], WAYS[1], WAYS[2]] {
+        let append = || turn("I append.", vec![("execute_command", json!({"command": "echo x >> log.txt"}))]);
+        let whole = way.reply(&append(), 1).in_deltas(5).stream(way.wire, Head::default()).len();
+        let overloaded = Trouble::Error { code: "overloaded_error".into(), message: "Overloaded".into() };
+        // The second one after the call has come whole, in most cases.
+        let troubles =
+            [Trouble::CutAfter(whole / 2), Trouble::CutAfter(whole * 8 / 10), Trouble::EndAfter(whole / 2), overloaded];
+        for trouble in troubles {
+            let world = World::new();
+            let failing = trouble.clone();
+            let provider = world.provider(Script::by(move |count, request| match count {
+                0 => way.reply(&append(), 1).in_deltas(5).but(failing.clone()),
+                _ if request.body.to_string().contains("Exit code") => way.reply(&done(), 2),
+                _ => way.reply(&append(), 1),
+            }));
+            let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "append"]);
+            assert_eq!(code(&output), 0, "{way:?} {trouble:?}: {}", stderr(&output));
+            assert_eq!(world.read("log.txt"), "x\n", "{way:?} {trouble:?}");
+            assert_eq!(of_kind(&output, "failed").len(), 1, "{way:?} {trouble:?}");
+            let waiting = of_kind(&output, "waiting");
+            assert_eq!(waiting.len(), 1, "{way:?} {trouble:?}");
+            assert!(waiting[0]["milliseconds"].as_u64().unwrap() >= 250, "{waiting:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wait_is_shown_and_can_be_interrupted() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply::status(429).with_header("retry-after", "50")));
+    let shown = world.home.path().join("events");
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", NATIVE.model(), "--output", "events", "do it"]);
+    command.stdout(std::fs::File::create(&shown).unwrap());
+    let mut child = command.spawn().unwrap();
+    let begun = Instant::now();
+    while !std::fs::read_to_string(&shown).unwrap().contains("\"milliseconds\":50000") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no wait is shown");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let begun = Instant::now();
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_history_that_is_too_long_ends_the_task_once_and_it_can_be_resumed() {
+    let world = World::new();
+    let body = json!({"error": {"code": "context_length_exceeded", "message": "too long"}}).to_string();
+    let provider = world.provider(Script::by(move |_, _| Reply::status(400).with_body(&body)));
+    let output = world.run(&provider, NATIVE, &["--output", "events", "do it"]);
+    assert_eq!((code(&output), provider.requests().len()), (7, 1), "{}", stderr(&output));
+    assert_eq!(of_kind(&output, "failed")[0]["error"], "too_long");
+    let provider = world.plays(NATIVE, &[done()]);
+    let id = world.only_task();
+    let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
+    assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
+}
+
+#[test]
+fn calls_of_one_id_or_none_have_one_result_each() {
+    for way in [WAYS[0], WAYS[1]] {
+        let world = World::new();
+        world.write("a.txt", "a");
+        let read = |reply: Reply, id: &str| reply.call(id, "read_file", json!({"path": "a.txt"}));
+        let same = ["x", "x", "", ""].iter().fold(Reply::text("I read."), |reply, id| read(reply, id));
+        let again = read(Reply::text("Again."), "x");
+        let provider = world.provider(Script::new([same, again, way.reply(&done(), 3)]));
+        let output = world.run(&provider, way, &["--output", "events", "read"]);
+        assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
+        let results = of_kind(&output, "result");
+        let mut ids: Vec<_> = results.iter().map(|result| result["id"].as_str().unwrap().to_owned()).collect();
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{way:?}: {results:?}");
+        let calls: usize =
+            of_kind(&output, "answered").iter().map(|answer| answer["checks"].as_array().unwrap().len()).sum();
+        assert_eq!(count, calls, "{way:?}: each call has one result");
+    }
+}
+
+#[test]
+fn the_output_limit_inside_a_call_runs_nothing_and_the_model_is_told() {
+    let world = World::new();
+    let call = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {
+        "name": "write_to_file", "arguments": "{\"path\":\"a.txt\",\"content\":\"long"}}]}}]});
+    let stop = json!({"choices": [{"delta": {}, "finish_reason": "length"}]});
+    let body = format!("data: {call}\n\ndata: {stop}\n\ndata: [DONE]\n\n");
+    let cut = Reply::default().but(Trouble::Body { content_type: Some("text/event-stream".into()), body });
+    let provider = world.provider(Script::new([cut, NATIVE.reply(&done(), 2)]));
+    let output = world.run(&provider, NATIVE, &["--approve", "all", "--output", "events", "write"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!((of_kind(&output, "running").len(), world.read("a.txt").as_str()), (0, ""));
+    let told = provider.requests()[1].body["messages"].to_string();
+    assert!(told.contains("limit"), "{told}");
+}
+
+#[test]
+fn a_refusal_ends_the_task_and_is_not_asked_again() {
+    for way in [WAYS[0], WAYS[1]] {
+        let world = World::new();
+        let refusal = Reply { stop: Some(StopReason::Refused), ..Reply::text("I cannot help with that.") };
+        let provider = world.provider(Script::by(move |_, _| refusal.clone()));
+        let output = world.run(&provider, way, &["do it"]);
+        assert_eq!((code(&output), provider.requests().len()), (3, 1), "{way:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn empty_answers_are_asked_again_at_most_three_times() {
+    for way in [WAYS[0], WAYS[1]] {
+        for empty in [Reply::text(""), Reply::text(" \n\t\n"), Reply::default().thought("Hm.", Some("signed"))] {
+            let world = World::new();
+            let shown = format!("{way:?} {empty:?}");
+            let provider = world.provider(Script::by(move |_, _| empty.clone()));
+            let output = world.run(&provider, way, &["do it"]);
+            let requests = provider.requests();
+            assert_eq!(code(&output), 3, "{shown}: {}", stderr(&output));
+            assert!(requests.len() <= 3, "{shown}: {} requests", requests.len());
+            for message in requests.iter().flat_map(|request| request.body["messages"].as_array().unwrap()) {
+                let content = &message["content"];
+                let blank = content.as_str().is_some_and(|text| text.trim().is_empty());
+                let empty = content.as_array().is_some_and(Vec::is_empty) || content.is_null();
+                assert!(!blank && !empty, "{shown}: no provider takes {message}");
+                let blocks = content.as_array().into_iter().flatten();
+                let mut texts = blocks.filter_map(|block| block["text"].as_str());
+                assert!(texts.all(|text| !text.trim().is_empty()), "{shown}: no provider takes {message}");
+            }
+        }
+    }
+}
+
+/// Cancels the task at its event number `at`, and keeps its records.
+struct Impatient {
+    at: usize,
+    seen: usize,
+    cancel: Cancel,
+    cancelled: Option<Instant>,
+}
+
+impl User for Impatient {
+    fn show(&mut self, _event: TaskEvent<'_>) {
+        if self.seen == self.at {
+            self.cancel.cancel();
+            self.cancelled = Some(Instant::now());
+        }
+        self.seen += 1;
+    }
+
+    fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        Box::pin(std::future::ready(Answer::Leave))
+    }
+}
+
+#[derive(Default)]
+struct Kept(Vec<Record>);
+
+impl Store for Kept {
+    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        self.0.push(record.clone());
+        Ok(())
+    }
+}
+
+/// Plays the tour's cassette and cancels at that event. `false`: the task was over before.
+fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) -> bool {
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(
+        folder.path().join("greet.sh"),
+        "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n",
+    )
+    .unwrap();
+    let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
+    let environment = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
+    let tools = sabir_tools::Settings { workspace, helper: PathBuf::from(env!("CARGO_BIN_EXE_sabir")), environment };
+    let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
+    let mut rules = Rules::default();
+    rules.approve("all").unwrap();
+    let settings = || Settings {
+        system: Instructions { workspace: "/tour", system: std::env::consts::OS, attended: Attended::No }.text(),
+        model: "scripted".to_owned(),
+        tools: registry.set().clone(),
+        readers: registry.readers(),
+        rules: rules.clone(),
+        attended: Attended::No,
+        limits: Limits::default(),
+        repairs: sabir_check::Repairs::all(),
+        max_output: None,
+        prices: sabir_call::Prices::default(),
+    };
+    let start: Start = serde_json::from_value(cassette.task["start"].clone()).unwrap();
+    let (mut task, first) = Task::new(start, settings());
+    let (model, _) = HttpModel::replay(cassette).unwrap();
+    let cancel = Cancel::default();
+    let mut user = Impatient { at, seen: 0, cancel: cancel.clone(), cancelled: None };
+    let mut store = Kept::default();
+    let driver =
+        Driver { model: &model, registry: &registry, store: &mut store, user: &mut user, cancel, max_time: None };
+    let (outcome, message) = runtime.block_on(driver.run(&mut task, Some(first), None));
+    let over = user.cancelled.is_none_or(|_| outcome == Outcome::Completed);
+    if !over {
+        assert_eq!(outcome, Outcome::Cancelled, "at event {at}: {message}");
+        let took = user.cancelled.unwrap().elapsed();
+        assert!(took < Duration::from_millis(500), "at event {at}: {took:?}");
+        let again = Task::replay(store.0, settings()).unwrap();
+        for task in [&task, &again] {
+            for pair in task.history().windows(2) {
+                let results = |message: &sabir_call::Message| {
+                    let result = |part: &sabir_call::Part| matches!(part, sabir_call::Part::Result(_));
+                    message.parts.iter().filter(|part| result(part)).count()
+                };
+                assert_eq!(pair[0].calls().count(), results(&pair[1]), "at event {at}: a call has no result");
+            }
+            let last = task.history().last().unwrap();
+            assert_eq!(last.calls().count(), 0, "at event {at}: a call has no result");
+        }
+    }
+    user.cancelled.is_some()
+}
+
+#[test]
+fn a_task_can_be_cancelled_at_any_event() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let cassette = Cassette::read(include_bytes!("../../src/tour.jsonl")).unwrap();
+    let mut at = 0;
+    while cancel_at(at, &cassette, &runtime) {
+        at += 1;
+    }
+    assert!(at > 50, "{at} events");
+}

@@ -102,6 +102,23 @@ fn recorded_bodies() {
 }
 
 #[test]
+fn what_the_provider_did_is_no_mistake_of_the_model() {
+    let world = World::new();
+    let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
+    for (wire, body) in [
+        ("openai-chat", "{\"error\":{\"message\":\"boom\"}}".to_owned()),
+        ("gemini", "[{\"error\":{\"code\":503,\"message\":\"boom\"}}]".to_owned()),
+        ("ollama", format!("{line}garbage\n{}", line.replace("false", "true"))),
+        ("ollama", format!("{line}{{\"error\":\"boom\"}}\n")),
+    ] {
+        let (code, out) = pipe(&world, &["wire", "decode", "--wire", wire, "--output", "json"], &body);
+        let out: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &out["feedback"]), (7, &Value::Null), "{wire}: {body}: {out}");
+        assert_eq!(out["faults"][0]["kind"], "provider", "{out}");
+    }
+}
+
+#[test]
 fn prompts_are_small() {
     let world = World::new();
     for dialect in ["cline", "invoke"] {

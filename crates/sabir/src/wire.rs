@@ -196,8 +196,11 @@ fn tools_of(draft: &Draft) -> ToolSet {
     for call in draft.calls() {
         if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
             let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
-            let properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
-            let spec = ToolSpec::new(call.name.clone(), "", json!({"type": "object", "properties": properties}));
+            let mut properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
+            // What was encoded twice has no names before it is repaired.
+            let open = properties.remove("").is_some();
+            let schema = json!({"type": "object", "properties": properties, "additionalProperties": open});
+            let spec = ToolSpec::new(call.name.clone(), "", schema);
             // A name that no tool can have is left out, and the call is rejected for it.
             if ToolSet::new(vec![spec.clone()]).is_ok() {
                 specs.push(spec);

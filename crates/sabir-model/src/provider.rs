@@ -141,9 +141,13 @@ impl Provider {
     }
 
     /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
-    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`.
+    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`. Its query stays behind the path.
     pub fn url(&self, model: &str) -> String {
-        join(&self.base_url, &self.wire.endpoint(model, self.form.streamed))
+        let endpoint = self.wire.endpoint(model, self.form.streamed);
+        let Some((base, query)) = self.base_url.split_once('?') else { return join(&self.base_url, &endpoint) };
+        let url = join(base, &endpoint);
+        let mark = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{mark}{query}")
     }
 
     /// Whether it is asked over TLS.
@@ -233,6 +237,11 @@ mod tests {
         for base in ["http://x:1/v1", " http://x:1/v1/ ", "http://x:1/v1/chat/completions"] {
             assert_eq!(url(Wire::OpenAiChat, base), "http://x:1/v1/chat/completions");
         }
+        for base in ["https://x.y/v1?api-version=1", "https://x.y/v1/chat/completions?api-version=1"] {
+            assert_eq!(url(Wire::OpenAiChat, base), "https://x.y/v1/chat/completions?api-version=1");
+        }
+        let gemini = url(Wire::Gemini, "https://g.x/v1beta?beta=1");
+        assert!(gemini.ends_with(":streamGenerateContent?alt=sse&beta=1"), "{gemini}");
     }
 
     #[test]

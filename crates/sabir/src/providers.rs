@@ -86,6 +86,9 @@ impl Providers {
             if places.iter().filter(|given| **given).count() > 1 {
                 return Err(format!("[providers.{name}]: give one of key, key_env and api_key_command"));
             }
+            if own.key.as_ref().is_some_and(Secret::is_empty) {
+                return Err(format!("[providers.{name}]: `key` is empty; leave it out where no key is wanted"));
+            }
             let first = |c: char| c.is_ascii_alphabetic() || c == '_';
             let is_name =
                 |text: &str| text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

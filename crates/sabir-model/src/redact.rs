@@ -4,15 +4,13 @@
 //! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur.
 
 use crate::provider::Provider;
+use crate::secret::SHORTEST;
 
 /// Stands where something was left out.
 pub(crate) const REDACTED: &str = "[redacted]";
 
 /// Stands where a secret was.
 const SECRET: &[u8] = b"[secret]";
-
-/// Secrets shorter than this are not searched for: they would match by chance.
-const SHORTEST: usize = 6;
 
 /// Headers whose values are kept.
 const KEPT: [&str; 20] = [
@@ -83,7 +81,8 @@ impl Redactor {
     /// Takes the secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
     pub(crate) fn pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
-            while let Some(at) = find(&pieces.concat(), secret) {
+            // From the last to the first: what stands for a secret may hold another one, or the same.
+            for at in places(&pieces.concat(), secret).into_iter().rev() {
                 cut(pieces, at, secret.len());
             }
         }
@@ -125,8 +124,15 @@ pub(crate) fn base(url: &str) -> String {
     format!("{scheme}://{name}{path}")
 }
 
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
+/// Where that part stands, from left to right, each behind the one before it.
+fn places(bytes: &[u8], part: &[u8]) -> Vec<usize> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    let next = |from: usize| bytes.get(from..)?.windows(part.len()).position(|window| window == part);
+    while let Some(at) = next(from) {
+        found.push(from + at);
+        from += at + part.len();
+    }
+    found
 }
 
 /// Takes `length` bytes out from `at` on, and puts the sign for a secret in their place.
@@ -175,6 +181,17 @@ mod tests {
         check(r#"{"t":"to\"ken-9"}"#, r#"{"t":"[secret]"}"#);
         check("sk-1234 sk-sk-12345", "sk-1234 sk-[secret]");
         assert!(redactor().may_go_on(b"a sk-12") && !redactor().may_go_on(b"sk-12x"));
+    }
+
+    #[test]
+    fn a_secret_may_be_a_part_of_what_stands_for_it() {
+        let check = |key: &str, expected: &str| {
+            let provider = Provider::new("p", Wire::OpenAiChat, "http://h", Some(Secret::new(key)));
+            assert_eq!(Redactor::new(&provider).text("a [secret] secret"), expected, "{key}");
+        };
+        check("secret", "a [[secret]] [secret]");
+        check("[secret", "a [secret]] secret");
+        check("[secret]", "a [secret] secret");
     }
 
     #[test]

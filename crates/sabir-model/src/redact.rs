@@ -115,15 +115,6 @@ pub(crate) fn path(url: &str) -> String {
     format!("{path}?{}", shown.collect::<Vec<_>>().join("&"))
 }
 
-/// An address without user, password, query and fragment.
-pub(crate) fn base(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host = rest.split('/').next().unwrap_or_default();
-    let (name, path) = (host.rsplit('@').next().unwrap_or_default(), rest.get(host.len()..).unwrap_or_default());
-    format!("{scheme}://{name}{path}")
-}
-
 /// Where that part stands, from left to right, each behind the one before it.
 fn places(bytes: &[u8], part: &[u8]) -> Vec<usize> {
     let (mut found, mut from) = (Vec::new(), 0);
@@ -202,7 +193,5 @@ mod tests {
         assert_eq!(header("retry-after", "2"), "2");
         assert_eq!(path("https://h/v1/m:go?alt=sse&key=k#f"), "/v1/m:go?alt=sse&key=[redacted]");
         assert_eq!(path("http://h"), "/");
-        assert_eq!(base("https://me:pass@h:1/v1?token=x"), "https://h:1/v1");
-        assert_eq!(base("https://h/a@b"), "https://h/a@b");
     }
 }

@@ -145,7 +145,7 @@ impl Writer for Answer {
             Event::Thought { text } => self.say(true, text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.flush(out);
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let (writer, arguments) = (ArgumentWriter::default(), String::new());
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
                 self.latest = Some(index);
@@ -200,7 +200,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
                 outcome.cut |= left_out;
                 outcome.called |= !left_out;
                 if !left_out {
-                    let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+                    let id = head.call_id(call.id.as_deref(), call.index);
                     found.push(parts::call(&id, &call.name, object(&call.arguments)));
                 }
             }

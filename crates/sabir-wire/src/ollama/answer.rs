@@ -76,7 +76,7 @@ impl Writer for Answer {
             Event::Text { text } => self.words("content", text, out),
             Event::Thought { text } => self.words("thinking", text, out),
             Event::CallStart { index, id, name, .. } => {
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let (writer, arguments) = (ArgumentWriter::default(), String::new());
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
             }
@@ -123,7 +123,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+                let id = head.call_id(call.id.as_deref(), call.index);
                 calls.push(tool_call(&id, calls.len() as u64, &call.name, object(&call.arguments)));
             }
             DraftPart::Opaque(_) => {}

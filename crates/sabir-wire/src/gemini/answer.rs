@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
 use super::{MALFORMED, NAME, stop_word};
-use crate::arguments::{ArgumentWriter, object};
+use crate::arguments::{ArgumentWriter, object, parsed};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
@@ -109,12 +109,7 @@ impl Answer {
         self.flush(out);
         let Some(mut call) = self.take(index) else { return };
         call.writer.close(&mut call.arguments);
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Value::Object(arguments)) => arguments,
-            // Only an object can be told; the client's own check will refuse this one.
-            _ => Map::from_iter([(String::new(), Value::from(call.arguments))]),
-        };
-        let mut part = parts::call(&call.id, &call.name, arguments);
+        let mut part = parts::call(&call.id, &call.name, parsed(&call.arguments));
         sign(&mut part, call.signature);
         self.outcome.called = true;
         self.held = Some((index, part));

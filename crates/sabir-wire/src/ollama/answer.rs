@@ -7,7 +7,7 @@ use sabir_call::{Draft, DraftPart, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::stop_word;
-use crate::arguments::{ArgumentWriter, object};
+use crate::arguments::{ArgumentWriter, object, parsed};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::wire::{Head, Writer};
@@ -59,12 +59,7 @@ impl Answer {
         let Some(position) = self.calls.iter().rposition(|call| call.index == index) else { return };
         let mut call = self.calls.remove(position);
         call.writer.close(&mut call.arguments);
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Value::Object(arguments)) => arguments,
-            // Only an object can be told; the client's own check will refuse this one.
-            _ => Map::from_iter([(String::new(), Value::from(call.arguments))]),
-        };
-        let call = tool_call(&call.id, self.written, &call.name, arguments);
+        let call = tool_call(&call.id, self.written, &call.name, parsed(&call.arguments));
         self.written += 1;
         say(&self.head, json!({"tool_calls": [call]}), out);
     }

@@ -7,8 +7,8 @@
 use sabir_call::{Effort, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use crate::anthropic::request::closed;
 use crate::identifier::short;
+use crate::openai_chat::request::tool;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -131,9 +131,4 @@ fn assistant(message: &Message) -> Option<Value> {
         body.insert("tool_calls".to_owned(), Value::Array(calls));
     }
     Some(Value::Object(body))
-}
-
-fn tool(tool: &ToolSpec) -> Value {
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
-    json!({"type": "function", "function": function})
 }

@@ -166,6 +166,7 @@ fn thinking_is_said_as_the_model_knows_it() {
     check("qwen3", Thinking::Tokens(7), json!(true), effort(Effort::Medium));
     check("gpt-oss:20b", effort(Effort::High), json!("high"), effort(Effort::High));
     check("gpt-oss:20b", effort(Effort::Minimal), json!("low"), effort(Effort::Low));
+    check("gpt-oss:20b", Thinking::Tokens(8000), json!("medium"), effort(Effort::Medium));
 }
 
 #[test]

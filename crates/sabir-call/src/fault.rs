@@ -54,6 +54,8 @@ pub enum FaultKind {
     TrailingComma,
     /// JSON strings stand in single quotes. A warning of the parsers, like `control_character`.
     SingleQuotes,
+    /// A closing bracket too many stands behind a call that is whole. A warning of the parsers, like `control_character`.
+    ExtraBracket,
     /// The arguments stand as JSON where each belongs into a tag of its own.
     JsonInTag,
     /// The arguments stand in tags where JSON belongs.
@@ -102,6 +104,7 @@ impl FaultKind {
             Self::ControlCharacter => "control_character",
             Self::TrailingComma => "trailing_comma",
             Self::SingleQuotes => "single_quotes",
+            Self::ExtraBracket => "extra_bracket",
             Self::JsonInTag => "json_in_tag",
             Self::TagInJson => "tag_in_json",
             Self::Entities => "entities",

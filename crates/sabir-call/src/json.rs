@@ -3,8 +3,8 @@
 //! Supported: one object, or no text, or `null` (both mean no arguments); as the whole text of a native call, or as a value
 //! inside a longer text. String values are decoded as they arrive, every other value is passed on as its source text,
 //! which the gates parse. A top-level string (doubly encoded arguments) is delivered as one `String` argument with an
-//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate becomes U+FFFD,
-//! with a warning.
+//! empty name. Raw control characters in strings are taken as they stand, with a warning; a lone surrogate, which no text can
+//! hold, is shown as U+FFFD, with a fault.
 //!
 //! Where strict reading stops at a place where a key or a value should start (single quotes, a bare key, a comma before
 //! the closing bracket), the rest of the object is passed on as it stands, as one last argument with an empty name and
@@ -26,14 +26,14 @@ mod decode;
 mod fence;
 mod string;
 
-use std::collections::HashSet;
-
 use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Origin, Span};
+use crate::names::Names;
 
 use balance::{Balance, Guard, Stop, UNGUARDED};
 use decode::Strings;
 use fence::Fence;
+pub(crate) use string::WHOLE;
 use string::{Escape, Marks, PIECE};
 
 /// The longest source text of a key and what stands between it and its value, in bytes.
@@ -48,15 +48,23 @@ pub struct ArgumentScanner {
     state: State,
     /// Of the next piece's first byte.
     offset: usize,
-    /// Source text from where the rest would begin, until the value starts.
-    head: String,
-    /// The head is longer than may be kept.
-    over: bool,
-    key: String,
-    keys: HashSet<String>,
+    /// What stands before a value, until it starts.
+    head: Option<Box<Lead>>,
+    /// The keys seen.
+    keys: Names,
     strings: Strings,
     /// Finds the end of whatever is passed on as its source text.
     balance: Balance,
+}
+
+/// What stands before a value.
+#[derive(Debug, Default)]
+struct Lead {
+    /// Source text from where the rest would begin.
+    source: String,
+    /// There was more of it than may be kept.
+    over: bool,
+    key: String,
 }
 
 /// What [`ArgumentScanner::finish`] found.
@@ -124,10 +132,8 @@ impl ArgumentScanner {
             guard: UNGUARDED,
             state: State::Start,
             offset: 0,
-            head: String::new(),
-            over: false,
-            key: String::new(),
-            keys: HashSet::new(),
+            head: None,
+            keys: Names::default(),
             strings: Strings::default(),
             balance: Balance::value(),
         }
@@ -156,7 +162,7 @@ impl ArgumentScanner {
     }
 
     /// Takes a whole chunk that is nothing but a piece of a string value. False: look closer, nothing was taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
         if !matches!(self.state, State::Text(_)) || chunk.is_empty() {
             return false;
@@ -192,7 +198,7 @@ impl ArgumentScanner {
             State::Source | State::Rest => Some("a closing bracket"),
             _ => Some("`}`"),
         };
-        if matches!(self.state, State::Text(_) | State::Source | State::Rest) {
+        if matches!(self.state, State::Text(_) | State::Source | State::Rest | State::Fenced(..)) {
             out.event(Event::ArgEnd { index: self.index, lead: "", at });
         }
         self.state = State::Broken;
@@ -255,22 +261,26 @@ impl ArgumentScanner {
 
     /// Keeps the source of what may turn out to be the rest.
     fn remember(&mut self, source: &str) {
-        if matches!(self.state, State::FirstKey | State::Key | State::Colon | State::Value) && !self.over {
-            let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(self.head.len()).min(source.len()));
-            self.head.push_str(source.get(..room).unwrap_or_default());
-            self.over = room < source.len();
+        if !matches!(self.state, State::FirstKey | State::Key | State::Colon | State::Value) || source.is_empty() {
+            return;
+        }
+        let head = self.head.get_or_insert_default();
+        if !head.over {
+            let room = source.floor_char_boundary(HEAD_CAP.saturating_sub(head.source.len()).min(source.len()));
+            head.source.push_str(source.get(..room).unwrap_or_default());
+            head.over = room < source.len();
         }
     }
 
-    /// Forgets the head; one that was too long is told. Returns what was kept of it.
-    fn behead(&mut self, at: usize, out: &mut dyn Sink) -> String {
-        if std::mem::take(&mut self.over) {
+    /// Forgets the head; one that was too long is told. Returns what was kept of its source, and the key.
+    fn behead(&mut self, at: usize, out: &mut dyn Sink) -> (String, String) {
+        let Some(head) = self.head.take() else { return Default::default() };
+        if head.over {
             let message = format!("the key of an argument is longer than {HEAD_CAP} bytes");
             self.tell(Fault::error(FaultKind::Limit, self.span(at), message), out);
-            self.key.clear();
-            self.head.clear();
+            return Default::default();
         }
-        std::mem::take(&mut self.head)
+        (head.source, head.key)
     }
 
     /// One byte between values: punctuation, white space, or the first byte of something.
@@ -281,10 +291,9 @@ impl ArgumentScanner {
         }
         self.state = match (self.state, byte) {
             (State::Start, b'{') => State::FirstKey,
-            (State::Start, b'`') if self.origin == Origin::Arguments => return self.begin_fence(at, out),
+            (State::Start, b'`') => return self.begin_fence(at, out),
             (State::Start, b'n') => State::Null(1),
             (State::Start, b'"') => {
-                self.key.clear();
                 self.open(ArgForm::String, next, out);
                 State::Text(true)
             }
@@ -292,10 +301,7 @@ impl ArgumentScanner {
             (State::Null(2), b'l') => State::Null(3),
             (State::Null(3), b'l') => State::End,
             (State::FirstKey, b'}') | (State::Comma, b'}') => State::End,
-            (State::FirstKey | State::NextKey, b'"') => {
-                self.key.clear();
-                State::Key
-            }
+            (State::FirstKey | State::NextKey, b'"') => State::Key,
             (State::FirstKey | State::NextKey, _) => return self.rest(at, out),
             (State::Colon, b':') => State::Value,
             (State::Comma, b',') => State::NextKey,
@@ -346,7 +352,7 @@ impl ArgumentScanner {
 
     /// Strict reading stops here: begins the argument that holds the rest of the object.
     fn rest(&mut self, at: usize, out: &mut dyn Sink) -> usize {
-        let head = self.behead(at, out);
+        let (head, _) = self.behead(at, out);
         let start = (self.offset + at).saturating_sub(head.len());
         out.event(Event::ArgStart { index: self.index, name: "", form: ArgForm::Json, at: start });
         if !head.is_empty() {
@@ -360,14 +366,14 @@ impl ArgumentScanner {
     }
 
     fn open(&mut self, form: ArgForm, at: usize, out: &mut dyn Sink) {
-        self.behead(at, out);
+        let (_, key) = self.behead(at, out);
         let at = self.offset + at;
-        if !self.keys.insert(self.key.clone()) {
-            let message = format!("the argument `{}` is given twice", self.key);
+        if !self.keys.insert(&key) {
+            let message = format!("the argument `{key}` is given twice");
             let fault = Fault::error(FaultKind::DoubledArgument, Span::new(at, at), message);
-            self.tell(fault.in_argument(self.key.clone()).hint("give it once"), out);
+            self.tell(fault.in_argument(key.as_str()).hint("give it once"), out);
         }
-        out.event(Event::ArgStart { index: self.index, name: &self.key, form, at });
+        out.event(Event::ArgStart { index: self.index, name: &key, form, at });
     }
 
     fn close(&mut self, at: usize, out: &mut dyn Sink) {

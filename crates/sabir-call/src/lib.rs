@@ -61,6 +61,7 @@ pub mod json;
 mod lanes;
 mod message;
 mod model;
+mod names;
 mod prompt;
 mod prompted;
 mod reader;

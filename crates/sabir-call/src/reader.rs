@@ -1,7 +1,7 @@
 //! The reader: assistant text in, events out, for every dialect that it listens for.
 //!
 //! Supported: prose with calls in it, in one dialect or in all at once; thoughts, in which only calls in special tokens are
-//! read; mentions (`reader/prose.rs`), which stay text.
+//! read; mentions (`reader/prose.rs`), which stay text; a mark of the byte order before everything, which is dropped.
 //!
 //! Unsupported: a call in a call; markers inside another region; calls in words ("now I call read_file").
 //!
@@ -28,6 +28,7 @@
 //! is prose. A value ends at its closing tag only where that is followed by the call's close or by another argument
 //! (`reader/call.rs`).
 
+mod buffer;
 mod call;
 mod doubt;
 mod follow;
@@ -56,13 +57,14 @@ use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::tool::ToolSet;
 
+use buffer::Buffer;
 use call::Open;
 use follow::Heading;
 use guess::Guess;
 use look::Look;
 use opening::Opening;
 use prose::Prose;
-use region::{Region, Taken, View};
+use region::{Machine, Region, Taken, View};
 use report::Past;
 use thought::Thought;
 use utf8::Utf8;
@@ -73,6 +75,11 @@ const BLANK_CAP: usize = 8 * 1024;
 /// So much of its end is looked at for line ends and indentation, in bytes.
 const BLANK_END: usize = 256;
 
+/// Held text up to this length takes no more memory than it needs, in bytes; longer text may go on to grow.
+const SHORT: usize = 64;
+/// So much longer than a chunk may be what is kept of that memory, in bytes.
+const SPARE: usize = 8;
+
 /// Reads assistant text.
 #[derive(Debug)]
 pub struct Reader {
@@ -80,19 +87,21 @@ pub struct Reader {
     state: State,
     prose: Prose,
     utf8: Utf8,
+    /// The first text has come.
+    begun: bool,
     /// Text that could not be decided in the last push.
     hold: String,
     /// A tag, with the white space behind it, that what follows will decide.
-    held: String,
+    held: Buffer,
     /// White space behind a call.
-    blank: String,
+    blank: Buffer,
     /// Offset of the window's first byte.
     offset: usize,
     past: Past,
     /// The name of the wrapper that we are in.
-    wrapped: Option<String>,
+    wrapped: Option<Box<str>>,
     /// The thought in which a call of special tokens stands.
-    inside: Option<Thought>,
+    inside: Option<Box<Thought>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +110,7 @@ enum State {
     /// Behind a call.
     Gap,
     /// Inside a thought.
-    Thought(Thought),
+    Thought(Box<Thought>),
     /// Behind a marker that may open a call.
     Opening(Box<Opening>),
     /// Behind a marker, before the JSON that its name stands before.
@@ -109,7 +118,7 @@ enum State {
     /// Inside a call in tags.
     Call(Box<Open>),
     /// Inside a region that another machine reads.
-    Region(Box<dyn Region>),
+    Region(Machine),
     /// Inside what may turn out to be calls without any marker.
     Guess(Box<Guess>),
 }
@@ -142,9 +151,10 @@ impl Reader {
             state,
             prose: Prose::default(),
             utf8: Utf8::default(),
+            begun: false,
             hold: String::new(),
-            held: String::new(),
-            blank: String::new(),
+            held: Buffer::default(),
+            blank: Buffer::default(),
             offset: 0,
             past: Past::default(),
             wrapped: None,
@@ -155,12 +165,12 @@ impl Reader {
     /// A reader for reasoning that a wire tells apart from the text. All of it is a thought; only calls in special tokens,
     /// which nobody writes by accident, are read out of it.
     pub fn reasoning(selection: Selection, tools: &ToolSet) -> Self {
-        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Thought(Thought::endless()))
+        Self::over(Arc::new(Vocabulary::new(selection, tools)), State::Thought(Box::new(Thought::endless())))
     }
 
     /// The reader of the reasoning that belongs to the text which this one reads.
     pub(crate) fn twin(&self) -> Self {
-        Self::over(Arc::clone(&self.vocabulary), State::Thought(Thought::endless()))
+        Self::over(Arc::clone(&self.vocabulary), State::Thought(Box::new(Thought::endless())))
     }
 
     /// So many bytes of the source belonged to something else: positions count on behind them.
@@ -199,16 +209,33 @@ impl Reader {
     /// Takes a piece of text that may hold anything. Apart from [`Self::push`], so that this costs nothing where it is not needed.
     #[inline(never)]
     fn read(&mut self, chunk: &str, out: &mut dyn Sink) {
+        let chunk = if self.begun { chunk } else { self.unmark(chunk) };
         if self.hold.is_empty() {
             let taken = self.run(Window { text: chunk, last: false }, out);
             self.hold.push_str(chunk.get(taken..).unwrap_or_default());
         } else {
             let mut text = std::mem::take(&mut self.hold);
+            if text.len() <= SHORT {
+                text.reserve_exact(chunk.len());
+            }
             text.push_str(chunk);
+            let state = std::mem::discriminant(&self.state);
             let taken = self.run(Window { text: &text, last: false }, out);
             text.drain(..taken);
-            self.hold = text;
+            // What is held in front of a value is mostly longer than what is held inside: that memory is given back.
+            let same = state == std::mem::discriminant(&self.state) && text.capacity() <= chunk.len() + SPARE;
+            if !text.is_empty() || same {
+                self.hold = text;
+            }
         }
+    }
+
+    /// The first text, without a mark of the byte order, which says nothing of the text.
+    fn unmark<'t>(&mut self, chunk: &'t str) -> &'t str {
+        self.begun = !chunk.is_empty();
+        let text = chunk.strip_prefix('\u{feff}').unwrap_or(chunk);
+        self.offset += chunk.len() - text.len();
+        text
     }
 
     /// Ends the text. `why` is what a call that is still open is cut by. Nothing may be pushed afterwards.
@@ -222,7 +249,7 @@ impl Reader {
         self.offset += text.len() - taken;
         match std::mem::replace(&mut self.state, State::Prose) {
             State::Prose | State::Gap => {}
-            State::Thought(thought) => self.past.unclosed_thought(thought, out),
+            State::Thought(thought) => self.past.unclosed_thought(*thought, out),
             State::Opening(opening) => self.cut_opening(*opening, why, text.get(taken..).unwrap_or_default(), out),
             State::Heading(heading) => self.cut_heading(*heading, why, text.get(taken..).unwrap_or_default(), out),
             State::Call(open) => self.cut_call(*open, why, out),
@@ -238,10 +265,13 @@ impl Reader {
     fn run(&mut self, window: Window<'_>, out: &mut dyn Sink) -> usize {
         let mut at = 0;
         while at < window.text.len() {
-            let step = match self.state {
+            let step = match &self.state {
                 State::Prose => self.prose(window, at, out),
                 State::Gap => self.gap(window, at),
-                State::Thought(thought) => self.thought(window, at, thought, out),
+                State::Thought(thought) => {
+                    let thought = **thought;
+                    self.thought(window, at, thought, out)
+                }
                 State::Opening(_) => self.opening(window, at, out),
                 State::Heading(_) => self.heading(window, at, out),
                 State::Call(_) => self.call(window, at, out),
@@ -299,7 +329,7 @@ impl Reader {
                 self.begin_message();
                 (State::Prose, len)
             }
-            Look::Thought(thought, len) => (State::Thought(thought), len),
+            Look::Thought(thought, len) => (State::Thought(Box::new(thought)), len),
             Look::Open(opening, len) => {
                 self.held.clear();
                 self.held.push_str(window.between(at, at + len));
@@ -380,7 +410,7 @@ impl<'w> Window<'w> {
 }
 
 /// Moves white space from the start of `rest` to `held`, up to [`BLANK_CAP`] bytes in all.
-fn take_blank(rest: &str, held: &mut String) -> usize {
+fn take_blank(rest: &str, held: &mut Buffer) -> usize {
     let room = BLANK_CAP.saturating_sub(held.len());
     let taken = rest.bytes().take(room).take_while(u8::is_ascii_whitespace).count();
     held.push_str(rest.get(..taken).unwrap_or_default());

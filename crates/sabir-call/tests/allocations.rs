@@ -10,9 +10,9 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
-use sabir_call::dialect::Selection;
+use sabir_call::dialect::{Dialect, Selection, dialects};
 use sabir_call::json::ArgumentScanner;
-use sabir_call::{Event, Reader, ToolSet};
+use sabir_call::{Call, CallId, Event, Reader, ToolSet};
 
 /// Source code with what makes work: comparisons, tags that mean nothing, quotes, line feeds, and words cut anywhere.
 const CODE: &str = "fn max<T: Ord>(a: &T, b: &T) -> bool {\n    // <b>bold</b> \"quoted\" \\ größer\n    a < b && f(\"<div id='x'>\")\n}\n\n";
@@ -88,4 +88,43 @@ fn strings_of_native_calls() {
         let count = pushes_that_allocate(&text, size, &mut |chunk| scanner.push(chunk, &mut |_: Event<'_>| {}));
         assert_eq!(count, 0, "in chunks of {size}");
     }
+}
+
+/// What a reader holds in the middle of a value, beside the vocabulary of its tools: its own size and what it has taken.
+fn state(dialect: &Dialect, selection: Selection, size: usize) -> usize {
+    let tools = r#"[{"name": "write_to_file", "parameters": {"properties": {"path": {"type": "string"}, "content": {"type": "string"}}}}]"#;
+    let tools = ToolSet::from_json(tools).unwrap();
+    let mut arguments = serde_json::Map::new();
+    arguments.insert("path".to_owned(), "src/table.tsx".into());
+    arguments.insert("content".to_owned(), CODE.repeat(100).into());
+    let call = Call { id: CallId::new("1"), name: "write_to_file".to_owned(), arguments, dialect: None };
+    let text = dialect.render_calls([&call], &tools);
+    let mut rest = &text[..text.floor_char_boundary(text.len() / 2)];
+    let mut reader = Reader::new(selection, &tools);
+    let mut inside = 0;
+    let taken = allocation_counter::measure(|| {
+        while !rest.is_empty() {
+            let (chunk, after) = rest.split_at(rest.ceil_char_boundary(size.min(rest.len())));
+            reader.push(chunk, &mut |event: Event<'_>| inside += usize::from(matches!(event, Event::ArgDelta { .. })));
+            rest = after;
+        }
+    });
+    assert!(inside > text.len() / size / 4, "{}: {inside} deltas of {size} bytes", dialect.name);
+    size_of::<Reader>() + usize::try_from(taken.bytes_current).unwrap()
+}
+
+#[test]
+fn state_is_small() {
+    let mut too_large = String::new();
+    for dialect in dialects() {
+        for size in [4, 16, 64] {
+            let own = state(dialect, Selection::from_name(dialect.name).unwrap(), size);
+            // What is put together from escapes, and what is read again with its rest, is at most as long as a chunk, and
+            // empty between most pushes.
+            if own > 512 + if size > 16 { 2 * size } else { 0 } {
+                too_large += &format!("{}: {own} bytes in chunks of {size}\n", dialect.name);
+            }
+        }
+    }
+    assert!(too_large.is_empty(), "{too_large}");
 }

@@ -119,6 +119,9 @@ pub(crate) fn scalar(text: &str, types: Types) -> Option<Value> {
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) || !text.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
+    if relaxed::wide(text).is_some() {
+        return None;
+    }
     let number: Number = serde_json::from_str(text).ok()?;
     if types.has(Types::NUMBER) {
         return Some(Value::Number(number));

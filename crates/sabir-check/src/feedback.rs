@@ -41,10 +41,11 @@ pub struct Audience<'a> {
 
 /// Words for the model about every call that may not run, and about the errors among `faults` that belong to no call.
 ///
-/// `source` is the assistant text of the response. `None`: there is nothing to say. Warnings alone are nothing to say.
+/// `source` is the assistant text of the response. `None`: there is nothing to say. Warnings alone are nothing to say, and
+/// neither is what the provider did: the model cannot mend it.
 pub fn feedback(checked: &[Checked], faults: &[Fault], source: &str, audience: &Audience<'_>) -> Option<String> {
-    let loose = faults.iter().filter(|fault| fault.call.is_none() && fault.severity == Severity::Error);
-    let loose: Vec<&Fault> = loose.collect();
+    let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
+    let loose: Vec<&Fault> = faults.iter().filter(|fault| fault.call.is_none()).filter(of_model).collect();
     let stopped = checked.iter().filter(|call| call.state != CallState::Complete);
     let total = usize::from(!loose.is_empty()) + stopped.clone().count();
     // One after the other: what finds no room is never written.

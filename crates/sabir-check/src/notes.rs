@@ -98,6 +98,7 @@ impl<'d> Notes<'d> {
                 let from = before.trim_ascii_end().strip_suffix(',').map_or(start, str::len);
                 (from, self.source.get(from..end).unwrap_or(marked).to_owned(), marked.to_owned())
             }
+            FaultKind::ExtraBracket => (start, marked.to_owned(), String::new()),
             _ => {
                 let inside = marked.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(marked);
                 (start, marked.to_owned(), format!("\"{}\"", inside.replace('"', "\\\"")))
@@ -195,7 +196,9 @@ impl<'d> Notes<'d> {
 /// The rule that forgives a slip of which the parsers warn.
 fn slip(kind: FaultKind) -> Option<&'static str> {
     match kind {
-        FaultKind::ControlCharacter | FaultKind::TrailingComma | FaultKind::SingleQuotes => Some(kind.name()),
+        FaultKind::ControlCharacter | FaultKind::TrailingComma | FaultKind::SingleQuotes | FaultKind::ExtraBracket => {
+            Some(kind.name())
+        }
         _ => None,
     }
 }

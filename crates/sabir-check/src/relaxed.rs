@@ -55,6 +55,9 @@ struct Marks(Vec<(usize, usize)>);
 /// Reads `text` as JSON in which no object gives a key twice.
 pub(crate) fn strict(text: &str) -> Result<Value, Broken> {
     let value = serde_json::from_str(text).map_err(|error| Broken::of(text, &error))?;
+    if let Some(at) = wide(text) {
+        return Err(Broken::new(at, WIDE));
+    }
     match doubled(text) {
         Some((key, at)) => Err(Broken::twice(&key, at)),
         None => Ok(value),
@@ -80,6 +83,9 @@ pub(crate) fn read(text: &str, allowed: &[Slip]) -> Result<Relaxed, Broken> {
         }
     }
     let Reader { out, slips, marks, .. } = reader;
+    if let Some(at) = wide(&out) {
+        return Err(Broken::new(marks.written(at).min(text.len()), WIDE));
+    }
     match serde_json::from_str(&out) {
         Ok(value) => Ok(Relaxed { value, text: out, slips, marks }),
         Err(error) => {
@@ -87,6 +93,33 @@ pub(crate) fn read(text: &str, allowed: &[Slip]) -> Result<Relaxed, Broken> {
             Err(Broken { at: marks.written(broken.at).min(text.len()), ..broken })
         }
     }
+}
+
+/// What is wrong with a whole number that would lose its last digits.
+const WIDE: &str = "a whole number of more than 64 bits was found, which cannot be kept exactly; write it as a string";
+
+/// Where the first whole number stands that is longer than 64 bits. As a float it would be another number.
+pub(crate) fn wide(text: &str) -> Option<usize> {
+    const FEWEST: usize = "9223372036854775808".len();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b'"' => string_end(bytes, at),
+            b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' => {
+                let number = |byte: &&u8| matches!(byte, b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E');
+                let end = at + bytes.get(at..).unwrap_or_default().iter().take_while(number).count();
+                let word = text.get(at..end).unwrap_or_default();
+                let whole = word.len() >= FEWEST && !word.contains(['.', 'e', 'E']);
+                if whole && word.parse::<i64>().is_err() && word.parse::<u64>().is_err() {
+                    return Some(at);
+                }
+                end
+            }
+            _ => at + 1,
+        };
+    }
+    None
 }
 
 /// The first key that an object anywhere in `text` gives twice, and the offset of the second. `text` must be JSON.

@@ -19,6 +19,7 @@
 //! | `trimmed_scalar` | `<n> 10 </n>` | the number, boolean or null without the white space |
 //! | `trailing_comma` | `[1,]`, in a value or around the call | `[1]` |
 //! | `single_quotes` | `{'a': 'b'}`, in a value or around the arguments | `{"a": "b"}` |
+//! | `extra_bracket` | one `}` too many behind a call that is whole | nothing |
 //! | `python_literal` | `True`, `False`, `None` | `true`, `false`, `null` |
 //! | `control_character` | a raw line feed in a JSON string, or in a Python one of one line | the line feed |
 
@@ -66,6 +67,8 @@ enum Stage {
     Null,
     Value(fn(&Text<'_>) -> Option<Value>),
     Json(Slip),
+    /// The parser reads it, with a warning.
+    Parser,
 }
 
 /// A call of a tool that is not declared.
@@ -97,7 +100,7 @@ pub(crate) struct Text<'a> {
 }
 
 /// Every rule.
-pub static RULES: [Rule; 14] = [
+pub static RULES: [Rule; 15] = [
     Rule {
         name: "wrong_case_name",
         doc: "A tool's name in the wrong case (`Read_File` for `read_file`), where only one tool has these letters.",
@@ -157,6 +160,11 @@ pub static RULES: [Rule; 14] = [
         name: "single_quotes",
         doc: "JSON strings in single quotes, be they values or the keys around them.",
         stage: Stage::Json(Slip::SingleQuotes),
+    },
+    Rule {
+        name: "extra_bracket",
+        doc: "One closing brace too many behind a call in JSON, right before what closes or separates the calls.",
+        stage: Stage::Parser,
     },
     Rule { name: "python_literal", doc: "`True`, `False` or `None` in JSON.", stage: Stage::Json(Slip::PythonLiteral) },
     Rule {

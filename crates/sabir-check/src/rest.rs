@@ -78,6 +78,10 @@ fn whole(argument: &DraftArgument, repairs: Repairs) -> Read {
         (text, start) = (inner, at);
     }
     let blank = text.len() - text.trim_ascii_start().len();
+    // No text at all means no arguments, in a string as in a native call.
+    if argument.form == ArgForm::String && blank == text.len() {
+        return Ok((rules, Vec::new()));
+    }
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Broken::new(start + blank, "an object `{…}` was expected"));
     }

@@ -569,6 +569,44 @@ fn entities_are_told_and_kept() {
 }
 
 #[test]
+fn whole_numbers_that_would_lose_their_last_digits() {
+    // (JSON, where in it the number stands that no gate lets through)
+    let rows = [
+        ("9223372036854775807", None),
+        ("-9223372036854775808", None),
+        ("18446744073709551615", None),
+        ("18446744073709551616", Some(0)),
+        ("-9223372036854775809", Some(0)),
+        ("1.8446744073709551616", None),
+        ("18446744073709551616e-3", None),
+        ("[1, {\"18446744073709551616\": \"18446744073709551616\"}]", None),
+        ("[1, {\"n\": 18446744073709551616}]", Some(10)),
+        ("[1, {'n': 18446744073709551616,}]", Some(10)),
+    ];
+    for (json, place) in rows {
+        let judged = line(&Checker::new(tools()).check_all(&draft("anything", &[&format!("x:{json}")], None))[0]);
+        let fault = place.map(|at| format!("malformed_json@{}: `x` is no valid JSON: a whole number", 10 + at));
+        assert!(fault.as_ref().is_none_or(|fault| judged.contains(fault)), "{json}: {judged}");
+        assert_eq!(judged.starts_with("runs"), fault.is_none(), "{json}: {judged}");
+    }
+    let raw = line(
+        &Checker::new(tools()).check_all(&draft("read_file", &["path=a", "start_line=18446744073709551616"], None))[0],
+    );
+    assert!(raw.contains("wrong_type@11"), "{raw}");
+}
+
+#[test]
+fn no_text_in_a_string_means_no_arguments() {
+    check("get_time", &[":="], "runs get_time {} +double_encoding");
+    check("get_time", &[":= \n"], "runs get_time {} +double_encoding");
+    check(
+        "read_file",
+        &[":="],
+        "rejected read_file {} +double_encoding\n  missing_argument@1: `read_file` needs the argument `path` (a string), which is missing [add `path`]",
+    );
+}
+
+#[test]
 fn whole_arguments_in_one_text() {
     check(
         "read_file",

@@ -200,6 +200,13 @@ fn slips_that_parsers_forgive_are_on_the_record_and_can_be_switched_off() {
             "Rejected single_quotes@12",
         ),
         (
+            "hermes",
+            "<tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}}</tool_call>",
+            "Complete extra_bracket@60 } -> ",
+            "extra_bracket",
+            "Rejected extra_bracket@60",
+        ),
+        (
             "lfm2",
             "<|tool_call_start|>[read_file(path='a\nb')]<|tool_call_end|>",
             "Complete control_character@37 \\n -> \\n",

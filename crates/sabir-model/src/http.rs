@@ -141,6 +141,7 @@ impl HttpModel {
         }
         let mut attempt = 1;
         loop {
+            post.headers.extend(asked.signature(&post.body)?);
             let Failure { error, again } = match self.attempt(&post, request, asked, sink).await {
                 Ok(()) => {
                     self.patience.calm();

@@ -42,6 +42,7 @@ mod replay;
 mod retry;
 mod scripted;
 mod secret;
+mod signing;
 mod transport;
 
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
@@ -57,3 +58,4 @@ pub use replay::Player;
 pub use retry::{Retries, Retry};
 pub use scripted::{Reply, ScriptedModel};
 pub use secret::Secret;
+pub use signing::Signing;

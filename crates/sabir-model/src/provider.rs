@@ -3,6 +3,7 @@
 use sabir_wire::{Form, Wire};
 
 use crate::secret::Secret;
+use crate::signing::Signing;
 
 /// A provider: an address, a wire, a key.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ pub struct Provider {
     pub base_url: String,
     /// The key; `None` for servers that want none.
     pub key: Option<Secret>,
+    /// What signs requests instead of a key, for Bedrock; it does not count where there is a key.
+    pub signing: Option<Signing>,
     /// Further headers. Their values are taken for secrets.
     pub headers: Vec<(String, Secret)>,
     /// A proxy's URL. The environment is not asked.
@@ -40,7 +43,7 @@ pub struct Known {
 }
 
 /// The providers that everybody knows.
-pub const KNOWN: [Known; 13] = [
+pub const KNOWN: [Known; 14] = [
     row("anthropic", "anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"]),
     row("openai", CHAT, "https://api.openai.com/v1", &["OPENAI_API_KEY"]),
     row("gemini", "gemini", "https://generativelanguage.googleapis.com/v1beta", &["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
@@ -49,6 +52,7 @@ pub const KNOWN: [Known; 13] = [
     row("mistral", CHAT, "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"]),
     row("deepseek", CHAT, "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"]).thinking_in("reasoning_content"),
     row("xai", CHAT, "https://api.x.ai/v1", &["XAI_API_KEY"]),
+    row("bedrock", "bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com", &["AWS_BEARER_TOKEN_BEDROCK"]),
     row("together", CHAT, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
     row("ollama", CHAT, "http://127.0.0.1:11434/v1", &[]),
     row("llama.cpp", CHAT, "http://127.0.0.1:8080/v1", &[]),
@@ -134,13 +138,17 @@ impl Provider {
     pub fn new(name: impl Into<String>, wire: Wire, base_url: impl Into<String>, key: Option<Secret>) -> Self {
         let form = Form { streamed: true, cached: true, ..Form::default() };
         let base_url = base_url.into().trim().trim_end_matches('/').to_owned();
-        Self { name: name.into(), wire, base_url, key, headers: Vec::new(), proxy: None, form }
+        Self { name: name.into(), wire, base_url, key, signing: None, headers: Vec::new(), proxy: None, form }
     }
 
     /// The address of its endpoint for a model. A base URL that already ends in the wire's path, or in its version, is
-    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`.
+    /// understood, and so is one that ends in `/v1` where the wire's path begins with `/api`. Its query stays behind the path.
     pub fn url(&self, model: &str) -> String {
-        join(&self.base_url, &self.wire.endpoint(model, self.form.streamed))
+        let endpoint = self.wire.endpoint(model, self.form.streamed);
+        let Some((base, query)) = self.base_url.split_once('?') else { return join(&self.base_url, &endpoint) };
+        let url = join(base, &endpoint);
+        let mark = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{mark}{query}")
     }
 
     /// Whether it is asked over TLS.
@@ -150,7 +158,9 @@ impl Provider {
 
     /// A text without any of the provider's secrets.
     pub(crate) fn redact(&self, text: &str) -> String {
+        let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
         let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value)).chain(&self.proxy);
+        let secrets = secrets.chain(signing);
         secrets.fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
@@ -237,13 +247,25 @@ mod tests {
         for base in ["http://x:1/v1", " http://x:1/v1/ ", "http://x:1/v1/chat/completions"] {
             assert_eq!(url(Wire::OpenAiChat, base), "http://x:1/v1/chat/completions");
         }
+        for base in ["https://x.y/v1?api-version=1", "https://x.y/v1/chat/completions?api-version=1"] {
+            assert_eq!(url(Wire::OpenAiChat, base), "https://x.y/v1/chat/completions?api-version=1");
+        }
+        let gemini = url(Wire::Gemini, "https://g.x/v1beta?beta=1");
+        assert!(gemini.ends_with(":streamGenerateContent?alt=sse&beta=1"), "{gemini}");
     }
 
     #[test]
     fn no_secret_is_shown() {
         let mut provider = Provider::new("p", Wire::Anthropic, "https://x.y", Some(Secret::new("sk-12345")));
         provider.headers.push(("x-token".into(), Secret::new("token-9876")));
-        let shown = format!("{provider:?} {}", provider.redact("sk-12345 token-9876"));
-        assert!(!shown.contains("12345") && !shown.contains("9876"), "{shown}");
+        provider.signing = Some(Signing {
+            access_key: "AKID".into(),
+            secret_key: Secret::new("key-5555"),
+            token: Some(Secret::new("temporary-7777")),
+            region: "eu-west-1".into(),
+            clock: || std::time::UNIX_EPOCH,
+        });
+        let shown = format!("{provider:?} {}", provider.redact("sk-12345 token-9876 key-5555 temporary-7777"));
+        assert!(["12345", "9876", "5555", "7777"].iter().all(|secret| !shown.contains(secret)), "{shown}");
     }
 }

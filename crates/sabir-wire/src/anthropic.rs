@@ -4,7 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod incoming;
 pub(crate) mod request;
 pub(crate) mod stream;
-mod thinking;
+pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 

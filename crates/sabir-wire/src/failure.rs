@@ -54,8 +54,9 @@ impl ProviderError {
             Some(Value::String(words)) => return Some(Self::new(code_of(outer), words.as_str())),
             _ => outer,
         };
-        let message =
-            ["message", "detail", "error_description", "error_message"].iter().find_map(|key| words(inner, key));
+        let message = ["message", "Message", "detail", "error_description", "error_message"]
+            .iter()
+            .find_map(|key| words(inner, key));
         // OpenRouter wraps what the provider behind it said, and says nothing itself.
         let raw = inner.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
         let message = message.map(|message| raw.map_or(message.clone(), |raw| format!("{message}: {raw}")));
@@ -77,7 +78,12 @@ fn words(object: &Map<String, Value>, key: &str) -> Option<String> {
 
 /// The most telling of code, type and status.
 fn code_of(object: &Map<String, Value>) -> String {
-    let mut found = ["code", "type", "status"].iter().filter_map(|key| match object.get(*key)? {
+    let mut found = ["code", "type", "status", "__type"].iter().filter_map(|key| match object.get(*key)? {
+        // Amazon writes the name behind its space, and may add where it is explained: `com.amazon.x#Name:http://…`.
+        Value::String(text) if *key == "__type" => {
+            let name = text.split(':').next().and_then(|name| name.rsplit('#').next());
+            name.filter(|name| !name.is_empty()).map(str::to_owned)
+        }
         Value::String(text) if !text.is_empty() && text != "error" => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
@@ -142,7 +148,7 @@ fn of_status(status: u16) -> Option<ModelErrorKind> {
 }
 
 fn of_code(code: &str) -> Option<ModelErrorKind> {
-    const TABLE: [(&str, ModelErrorKind); 19] = [
+    const TABLE: [(&str, ModelErrorKind); 25] = [
         ("overloaded", ModelErrorKind::Unavailable),
         ("api_error", ModelErrorKind::Unavailable),
         ("server_error", ModelErrorKind::Unavailable),
@@ -152,6 +158,13 @@ fn of_code(code: &str) -> Option<ModelErrorKind> {
         ("rate_limit", ModelErrorKind::RateLimited),
         ("throttl", ModelErrorKind::RateLimited),
         ("resource_exhausted", ModelErrorKind::RateLimited),
+        // Amazon's names.
+        ("notready", ModelErrorKind::Unavailable),
+        ("quotaexceeded", ModelErrorKind::Rejected),
+        ("accessdenied", ModelErrorKind::Key),
+        ("resourcenotfound", ModelErrorKind::UnknownModel),
+        ("validation", ModelErrorKind::Rejected),
+        ("unknownoperation", ModelErrorKind::Rejected),
         ("insufficient_quota", ModelErrorKind::Rejected),
         ("billing", ModelErrorKind::Rejected),
         ("authentication", ModelErrorKind::Key),
@@ -214,6 +227,13 @@ mod tests {
         );
         check(r#"{"error":"model 'x' not found"}"#, Some(404), K::UnknownModel, "model 'x' not found");
         check(r#"{"detail":"Not authenticated"}"#, Some(401), K::Key, "Not authenticated");
+        check(
+            r#"{"__type":"com.amazon.coral.service#AccessDeniedException:http://x","Message":"no"}"#,
+            None,
+            K::Key,
+            "no",
+        );
+        check(r#"{"__type":"ThrottlingException","message":"slow"}"#, None, K::RateLimited, "slow");
         check(r#"{"object":"error","message":"no","type":"BadRequestError","code":400}"#, None, K::Rejected, "no");
     }
 

@@ -31,9 +31,11 @@
 
 mod anthropic;
 mod arguments;
+mod bedrock;
 mod calls;
 mod failure;
 mod field;
+pub mod frames;
 mod gemini;
 mod identifier;
 mod loose;

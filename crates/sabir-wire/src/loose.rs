@@ -164,6 +164,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
+/// Below this, 2^53, every whole number has a float of its own.
+const MOST: f64 = 9_007_199_254_740_992.0;
+
 struct CountVisitor;
 
 impl<'de> Visitor<'de> for CountVisitor {
@@ -188,8 +191,8 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        // Some gateways write counts as 12.0; a saturating cast is exact for every count that can be.
-        let whole = number >= 0.0 && number.fract() == 0.0;
+        // Some gateways write counts as 12.0. What no cast keeps exactly is no count, and no count is better than a wrong one.
+        let whole = (0.0..MOST).contains(&number) && number.fract() == 0.0;
         Ok(Count(whole.then_some(number as u64)))
     }
 }
@@ -311,6 +314,21 @@ mod tests {
                 r#"{{"text":{value},"count":{value},"list":{value},"one":{value},"content":{value},"else":{value}}}"#
             );
             serde_json::from_str::<Sample<'_>>(&json).unwrap_or_else(|error| panic!("{value}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_count_is_exact_or_absent() {
+        for (json, expected) in [
+            ("12.0", Some(12)),
+            ("\"7\"", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("1e300", None),
+            ("1.5", None),
+            ("-1", None),
+        ] {
+            assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
         }
     }
 

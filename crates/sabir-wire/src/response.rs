@@ -1,16 +1,18 @@
 //! Response bodies of any wire, streamed or whole, turned into events.
 //!
 //! # Supported
-//! Server-sent events; one JSON object; several JSON objects one after the other or in a list, each read like an event
-//! of the stream as soon as it is whole. Which of them it is shows in the first byte that is not white space.
+//! Server-sent events; binary event streams; one JSON object; several JSON objects one after the other or in a list, each
+//! read like an event of the stream as soon as it is whole. Which of them it is shows in the first byte that is not white
+//! space.
 //!
 //! # Unsupported
-//! Binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
+//! Other binary framings. A body that begins with `<` is called foreign: a proxy's page, not an answer.
 
 use sabir_call::{Cut, Event, Fault, FaultKind, ModelErrorKind, Sink, Span, StopReason};
 
 use crate::calls::{MAX_CALLS, NativeCall};
 use crate::failure::ProviderError;
+use crate::frames::{Frame, FrameDecoder, FrameEvent};
 use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
 use crate::values::{JsonValue, ValueSplitter};
 use crate::wire::Wire;
@@ -37,6 +39,8 @@ pub enum BodyForm {
     Empty,
     /// Server-sent events.
     Stream,
+    /// Binary frames.
+    Frames,
     /// JSON values.
     Whole,
     /// Neither: markup.
@@ -70,6 +74,7 @@ pub struct Decoder {
     reader: Box<dyn Reader>,
     form: BodyForm,
     sse: SseDecoder,
+    frames: FrameDecoder,
     values: ValueSplitter,
     opening: Vec<u8>,
 }
@@ -114,6 +119,7 @@ impl Decoder {
             reader: wire.reader(),
             form: BodyForm::Empty,
             sse: SseDecoder::new(),
+            frames: FrameDecoder::new(),
             values: ValueSplitter::default(),
             opening: Vec::new(),
         }
@@ -128,6 +134,8 @@ impl Decoder {
             bytes = bytes.get(skip..).unwrap_or_default();
             self.form = match bytes.first() {
                 None => return,
+                // The first byte of a frame's length: with another one the frame would be too long.
+                Some(0) => BodyForm::Frames,
                 Some(b'{' | b'[') => BodyForm::Whole,
                 Some(b'<') => BodyForm::Foreign,
                 Some(_) => BodyForm::Stream,
@@ -139,6 +147,10 @@ impl Decoder {
             BodyForm::Stream => {
                 let reader = self.reader.as_mut();
                 self.sse.push(bytes, &mut |event| take(reader, event, out));
+            }
+            BodyForm::Frames => {
+                let reader = self.reader.as_mut();
+                self.frames.push(bytes, &mut |event| take_frame(reader, event, out));
             }
             BodyForm::Whole => {
                 let reader = self.reader.as_mut();
@@ -165,17 +177,23 @@ impl Decoder {
                 let reader = self.reader.as_mut();
                 self.sse.finish(&mut |event| take(reader, event, out));
             }
+            BodyForm::Frames if how == Close::Clean => {
+                let reader = self.reader.as_mut();
+                self.frames.finish(&mut |event| take_frame(reader, event, out));
+            }
             // Half a value is what a broken connection leaves.
             BodyForm::Whole if how == Close::Clean && self.values.is_inside() => {
                 unreadable(self.reader.as_mut(), "the body ends inside a JSON value", out);
             }
-            BodyForm::Stream | BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => {}
+            BodyForm::Stream | BodyForm::Frames | BodyForm::Whole | BodyForm::Foreign | BodyForm::Empty => {}
         }
         self.reader.finish(how, out);
         let opening = String::from_utf8_lossy(&self.opening).into_owned();
         let status = std::mem::take(self.reader.status_mut());
         let error = status.error.or_else(|| {
-            let answered = status.events > status.unreadable + status.skipped || how != Close::Clean;
+            // Deltas that were skipped are counted beside events, so that an answer of one event may have more of them.
+            let known = status.events > status.unreadable + status.skipped;
+            let answered = known || status.ended || how != Close::Clean;
             let words = "the body is no answer of this wire".to_owned();
             (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, code: String::new(), message: words })
         });
@@ -197,6 +215,30 @@ fn take(reader: &mut dyn Reader, event: SseEvent<'_>, out: &mut dyn Sink) {
         SseEvent::TooLong => unreadable(reader, "an event of the stream is too long", out),
         SseEvent::Retry(_) => {}
     }
+}
+
+fn take_frame(reader: &mut dyn Reader, event: FrameEvent<'_>, out: &mut dyn Sink) {
+    match event {
+        FrameEvent::Frame(frame) => read_frame(reader, &frame, out),
+        FrameEvent::Damaged(what) => unreadable(reader, what, out),
+        FrameEvent::TooLong => unreadable(reader, "a frame of the stream is too long", out),
+    }
+}
+
+/// Reads a frame by its `:message-type`: an event of the wire, an error that the API knows (`exception`), or another one.
+fn read_frame(reader: &mut dyn Reader, frame: &Frame<'_>, out: &mut dyn Sink) {
+    let kind = frame.text(":message-type").unwrap_or("event");
+    let text = String::from_utf8_lossy(frame.payload);
+    if kind == "event" {
+        return reader.message(frame.text(":event-type").unwrap_or_default(), &text, out);
+    }
+    let known = ProviderError::read(frame.payload);
+    let code = [":exception-type", ":error-code"].iter().find_map(|name| frame.text(name)).map(str::to_owned);
+    let code = code.or(known.as_ref().map(|error| error.code.clone())).unwrap_or_default();
+    let words = frame.text(":error-message").map(str::to_owned).or(known.map(|error| error.message));
+    reader.status_mut().events += 1;
+    reader.lost();
+    failed(reader.status_mut(), ProviderError::new(code, words.unwrap_or_else(|| text.into_owned())), out);
 }
 
 fn take_value(reader: &mut dyn Reader, value: JsonValue<'_>, out: &mut dyn Sink) {

@@ -6,10 +6,13 @@ use serde_json::Value;
 
 use crate::failure::ProviderError;
 use crate::response::Reader;
-use crate::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use crate::{anthropic, bedrock, gemini, ollama, openai_chat, openai_responses};
 
-/// Stands for the model's name in an endpoint.
+/// Stands for the model's name in an endpoint; its slashes and colons stay.
 const MODEL: &str = "{model}";
+
+/// Stands for the model's name as one segment of a path, in which everything is escaped that may be.
+const SEGMENT: &str = "{segment}";
 
 /// A provider API's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +28,8 @@ pub enum Wire {
     Gemini,
     /// Ollama's own chat API.
     Ollama,
+    /// Amazon Bedrock: Converse and ConverseStream.
+    Bedrock,
 }
 
 /// What a request may need beyond its own words: where providers of one wire differ.
@@ -37,7 +42,7 @@ pub struct Form {
     pub thought_field: Option<String>,
     /// OpenAI Chat: write the output limit as `max_completion_tokens`, which OpenAI itself insists on.
     pub completion_limit: bool,
-    /// Anthropic: mark the end of the system prompt and of the history as cacheable.
+    /// Anthropic, Bedrock: mark the end of the system prompt and of the history as cacheable.
     pub cached: bool,
 }
 
@@ -94,7 +99,8 @@ pub(crate) trait Writer: Send {
 pub(crate) struct Row {
     /// The name used in flags, configuration and opaque state.
     pub(crate) name: &'static str,
-    /// The endpoint behind the base URL, for a whole body and for a stream. `{model}` stands for the model's name.
+    /// The endpoint behind the base URL, for a whole body and for a stream. `{model}` stands for the model's name,
+    /// `{segment}` for the name with its slashes and colons escaped.
     pub(crate) endpoint: [&'static str; 2],
     /// The header that carries the key, and what stands before the key in it.
     pub(crate) key_header: (&'static str, &'static str),
@@ -113,7 +119,8 @@ pub(crate) struct Row {
 
 impl Wire {
     /// All wires.
-    pub const ALL: [Self; 5] = [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
+    pub const ALL: [Self; 6] =
+        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama, Self::Bedrock];
 
     fn row(self) -> &'static Row {
         match self {
@@ -122,6 +129,7 @@ impl Wire {
             Self::OpenAiResponses => &openai_responses::ROW,
             Self::Gemini => &gemini::ROW,
             Self::Ollama => &ollama::ROW,
+            Self::Bedrock => &bedrock::ROW,
         }
     }
 
@@ -147,7 +155,8 @@ impl Wire {
         let pattern = if streamed { stream } else { whole };
         // A list of models may name them with the folder that the endpoint has already.
         let within = pattern.contains("models/{model}").then(|| model.strip_prefix("models/")).flatten();
-        pattern.replace(MODEL, &escaped(within.unwrap_or(model)))
+        let model = within.unwrap_or(model);
+        pattern.replace(MODEL, &escaped(model, b"-._~/:@")).replace(SEGMENT, &escaped(model, b"-._~"))
     }
 
     /// The header that carries the key, and what stands before the key in it.
@@ -193,7 +202,7 @@ impl Wire {
         let [whole, stream] = self.row().endpoint;
         [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
             let pattern = pattern.split('?').next().unwrap_or_default();
-            match pattern.split_once(MODEL) {
+            match pattern.split_once(MODEL).or_else(|| pattern.split_once(SEGMENT)) {
                 None => path.ends_with(pattern).then_some(("", streamed)),
                 Some((before, behind)) => {
                     let path = path.strip_suffix(behind)?;
@@ -254,9 +263,9 @@ impl std::fmt::Display for Wire {
     }
 }
 
-/// A model's name as a part of a path. Slashes stay: `models/x` and ARNs are written with them.
-fn escaped(model: &str) -> String {
-    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:@".contains(&byte);
+/// A model's name as a part of a path; `marks` are kept beside letters and digits.
+fn escaped(model: &str, marks: &[u8]) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || marks.contains(&byte);
     model.bytes().fold(String::new(), |mut path, byte| {
         if keep(byte) {
             path.push(char::from(byte));
@@ -317,6 +326,8 @@ mod tests {
         check("/v1beta/models/gemini-x:countTokens", None);
         check("/api/chat", Some(Wire::Ollama));
         check("/api/generate", None);
+        check("/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse", Some(Wire::Bedrock));
+        check("/model/a:b/converse-stream", Some(Wire::Bedrock));
         check("/v1/models", None);
         check("", None);
     }
@@ -333,9 +344,22 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_one_segment_for_bedrock() {
+        let arn = "arn:aws:bedrock:eu-west-1:1:inference-profile/eu.amazon.nova-lite-v1:0";
+        let path = Wire::Bedrock.endpoint(arn, true);
+        let name = "arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Feu.amazon.nova-lite-v1%3A0";
+        assert_eq!(path, format!("/model/{name}/converse-stream"));
+        let back = Wire::Bedrock.decode_request(&path, b"{}").unwrap();
+        assert_eq!((back.request.model.as_str(), back.streamed), (arn, true));
+        assert!(!Wire::Bedrock.decode_request("/model/m/converse", b"{}").unwrap().streamed);
+    }
+
+    #[test]
     fn names_survive_a_path() {
         for name in ["gpt-5", "models/a:b", "a b?c#d%e", "ü", "%zz%4"] {
-            assert_eq!(unescaped(&escaped(name)), name);
+            for marks in [&b"-._~/:@"[..], b"-._~"] {
+                assert_eq!(unescaped(&escaped(name, marks)), name);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
 //! terminal.
 
+mod amazon;
 mod cassette;
 mod cli;
 mod config;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use sabir_call::dialect::{Selection, dialect};
 use sabir_call::{
-    Certainty, Cut, Draft, DraftPart, Event, Fault, Mark, MarkRole, Parallel, Protocol, Reader, Severity, Sink, ToolSet,
+    Certainty, Cut, Draft, DraftPart, Event, Fault, FaultKind, Mark, MarkRole, Parallel, Protocol, Reader, Severity,
+    Sink, ToolSet,
 };
 use sabir_check::{Audience, CallState, Checked, Checker, Repetition, feedback};
 use serde::Serialize;
@@ -228,7 +229,9 @@ impl Reading {
 
     pub(crate) fn exit(&self) -> Exit {
         let bad_call = self.checked.iter().any(|call| call.state != CallState::Complete);
-        let loose = self.loose.iter().any(|fault| fault.severity == Severity::Error);
+        // What the provider did is no call that was not understood.
+        let of_model = |fault: &&Fault| fault.severity == Severity::Error && fault.kind != FaultKind::Provider;
+        let loose = self.loose.iter().any(|fault| of_model(&fault));
         if bad_call || loose { Exit::NotUnderstood } else { Exit::Completed }
     }
 

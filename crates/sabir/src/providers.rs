@@ -9,6 +9,7 @@ use sabir_model::{Deadlines, KNOWN, Known, Place, Provider, Retries, Secret, is_
 use sabir_wire::Wire;
 use serde::{Deserialize, Serialize};
 
+use crate::amazon;
 use crate::exit::Failure;
 use crate::keys::KeyCommand;
 use crate::wire;
@@ -86,6 +87,9 @@ impl Providers {
             if places.iter().filter(|given| **given).count() > 1 {
                 return Err(format!("[providers.{name}]: give one of key, key_env and api_key_command"));
             }
+            if own.key.as_ref().is_some_and(Secret::is_empty) {
+                return Err(format!("[providers.{name}]: `key` is empty; leave it out where no key is wanted"));
+            }
             let first = |c: char| c.is_ascii_alphabetic() || c == '_';
             let is_name =
                 |text: &str| text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -135,13 +139,18 @@ impl Providers {
             Some(command) => Some(command.key().map_err(Failure::usage)?),
             None => self.key(name)?,
         };
-        if key.is_none() && self.needs_key(name) {
+        let mut provider = Provider { key, ..provider };
+        if provider.wire == Wire::Bedrock {
+            let usual = Known::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
+            amazon::equip(&mut provider, usual, amazon::variable);
+        }
+        if provider.key.is_none() && provider.signing.is_none() && self.needs_key(name) {
             return Err(Failure::usage(format!(
                 "no key for {name}: set {}, or `key` or `api_key_command` under [providers.{name}] in config.toml",
                 self.variables(name).first().map_or("its key", String::as_str)
             )));
         }
-        Ok(Reached { provider: Provider { key, ..provider }, deadlines, retries, command })
+        Ok(Reached { provider, deadlines, retries, command })
     }
 
     /// All providers, for a list.

@@ -2,7 +2,8 @@
 
 use sabir_call::dialect::dialect;
 use sabir_call::{
-    Draft, Message, Parallel, Request, Server, Thinking, ToolChoice, ToolSet, ToolSpec, Usage, render_request,
+    Draft, Message, Parallel, Part, Request, Role, Server, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+    render_request,
 };
 use sabir_check::Checker;
 use sabir_wire::{Close, Decoder, Form, Wire};
@@ -158,6 +159,7 @@ fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
              [{{\"type\": \"text\", \"text\": …}}]}}]}}, or name the wire of a client's request with --from"
         ))
     })?;
+    misplaced(&neutral.messages).map_err(Failure::usage)?;
     let tools = ToolSet::new(neutral.tools).map_err(|error| Failure::usage(format!("tools: {error}")))?;
     Ok(Request {
         model: neutral.model,
@@ -173,6 +175,25 @@ fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
         thinking: neutral.thinking,
         ..Request::default()
     })
+}
+
+/// Finds parts that no wire has a place for in a message of that role: they would be left out without a word.
+fn misplaced(messages: &[Message]) -> Result<(), String> {
+    for (index, message) in messages.iter().enumerate() {
+        for (at, part) in message.parts.iter().enumerate() {
+            let (what, role) = match (part, message.role) {
+                (Part::Image { .. }, Role::Assistant) => ("an image", "user"),
+                (Part::Result(_), Role::Assistant) => ("a result", "user"),
+                (Part::Call(_), Role::User) => ("a call", "assistant"),
+                (Part::Thought { .. }, Role::User) => ("a thought", "assistant"),
+                _ => continue,
+            };
+            return Err(format!(
+                "standard input, messages[{index}].parts[{at}]: {what} belongs into a message of the {role}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn response_in_words(response: &Response) -> String {
@@ -196,8 +217,11 @@ fn tools_of(draft: &Draft) -> ToolSet {
     for call in draft.calls() {
         if specs.iter().all(|spec| spec.name != call.name) && !call.name.is_empty() {
             let names = draft.calls().filter(|other| other.name == call.name).flat_map(|other| &other.arguments);
-            let properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
-            let spec = ToolSpec::new(call.name.clone(), "", json!({"type": "object", "properties": properties}));
+            let mut properties: Map<_, _> = names.map(|argument| (argument.name.clone(), json!({}))).collect();
+            // What was encoded twice has no names before it is repaired.
+            let open = properties.remove("").is_some();
+            let schema = json!({"type": "object", "properties": properties, "additionalProperties": open});
+            let spec = ToolSpec::new(call.name.clone(), "", schema);
             // A name that no tool can have is left out, and the call is rejected for it.
             if ToolSet::new(vec![spec.clone()]).is_ok() {
                 specs.push(spec);

@@ -112,6 +112,8 @@ pub(crate) struct JsonCalls {
     pub(crate) keys: (&'static str, &'static str, Option<&'static str>),
     /// Several calls are written as one array.
     pub(crate) list: bool,
+    /// Behind the first form's marker may stand calls as Python writes them: `f.call(k="v")`.
+    pub(crate) methods: bool,
     /// JSON without any marker counts too, at the end of a message or in a fence there.
     pub(crate) bare: bool,
 }

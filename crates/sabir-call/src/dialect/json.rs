@@ -63,6 +63,13 @@ call's number from 0, then the arguments as a JSON object.",
                     close: "<｜tool▁call▁end｜>",
                     stop: false,
                 },
+                // The marker before the first call is left out.
+                JsonForm {
+                    open: "<｜tool▁calls▁begin｜>function<｜tool▁sep｜>",
+                    head: Some(Head { end: "\n", prefix: "", id: None, fenced: true }),
+                    close: "<｜tool▁call▁end｜>",
+                    stop: false,
+                },
             ],
             ..PLAIN
         }),
@@ -111,6 +118,7 @@ and its `arguments`.",
                 },
             ],
             keys: ("name", "parameters", None),
+            methods: true,
             bare: true,
             ..PLAIN
         }),
@@ -129,7 +137,7 @@ separated by `; `.",
             list: true,
             ..PLAIN
         }),
-        tokens: &[],
+        tokens: &["<|/tool_call|>"],
         thought: None,
         lesson: "Write all calls of a message as one JSON array behind the marker: for each an object with the tool's `name` \
 and its `arguments`.",
@@ -223,7 +231,7 @@ JSON object.",
     },
 ];
 
-const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, bare: false };
+const PLAIN: JsonCalls = JsonCalls { section: None, forms: &[], keys: KEYS, list: false, methods: false, bare: false };
 
 const fn json(calls: JsonCalls) -> Grammar {
     Grammar::Json(calls)

@@ -10,7 +10,7 @@
 use crate::event::{Event, Sink};
 use crate::fault::{Fault, FaultKind};
 
-use super::string::{Escape, Marks, Unescaped, plain_end, unescape};
+use super::string::{Escape, Marks, Unescaped, WHOLE, plain_end, unescape};
 use super::{ArgumentScanner, State};
 
 /// The string that is being decoded.
@@ -97,6 +97,7 @@ impl ArgumentScanner {
             Escape::Open => true,
             _ => return false,
         };
+        decoded.reserve_exact(chunk.len());
         let ends = marks.decode(chunk, open, decoded);
         if let Some(open) = ends {
             *escape = if open { Escape::Open } else { Escape::None };
@@ -120,7 +121,9 @@ impl ArgumentScanner {
         }
         decoded.push_str(tail);
         if self.state == State::Key {
-            self.key.push_str(if self.over { "" } else { decoded });
+            if let Some(head) = self.head.as_mut().filter(|head| !head.over) {
+                head.key.push_str(decoded);
+            }
         } else {
             out.event(Event::ArgDelta { index: self.index, text: decoded });
         }
@@ -139,8 +142,9 @@ impl ArgumentScanner {
     /// Tells the first lone surrogate.
     fn tell_lone(&mut self, at: usize, out: &mut dyn Sink) {
         if self.strings.first(LONE) {
-            let message = "a lone surrogate escape, which no text can hold; read as U+FFFD";
-            self.warn(Fault::warning(FaultKind::MalformedJson, self.span(at), message), out);
+            let message = "a lone surrogate escape, which no text can hold";
+            let fault = Fault::error(FaultKind::MalformedJson, self.span(at), message);
+            self.warn(fault.hint(WHOLE), out);
         }
     }
 

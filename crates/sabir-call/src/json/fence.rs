@@ -1,4 +1,4 @@
-//! A code fence around the whole argument text of a native call.
+//! A code fence around the whole argument text of a native call, or around the arguments in a longer text.
 //!
 //! Supported: three or more backticks, a word, an object, as many backticks. The whole text, fence and all, is passed on as
 //! one argument with an empty name, because what to make of it is for the gates to say.
@@ -9,7 +9,7 @@
 
 use crate::event::{ArgForm, Event, Sink};
 
-use super::balance::{Balance, Stop};
+use super::balance::{Balance, Stop, UNGUARDED};
 use super::{ArgumentScanner, State};
 
 /// How far a fence has come.
@@ -55,7 +55,7 @@ impl ArgumentScanner {
             }
             (Fence::Word, _) if byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() => self.state,
             (Fence::Object, _) => {
-                let (to, state) = match self.balance.scan(bytes, from, self.guard, false) {
+                let (to, state) = match self.balance.scan(bytes, from, UNGUARDED, false) {
                     Stop::End(to) => (to, State::Fenced(Fence::Close(ticks), ticks)),
                     Stop::Guard(to) => (to, self.state),
                     Stop::More => (bytes.len(), self.state),

@@ -8,6 +8,9 @@
 
 use crate::lanes::{LANES, below, first, lanes};
 
+/// What to write instead of half a surrogate pair.
+pub(crate) const WHOLE: &str = "write the character itself, or both halves of its escape";
+
 /// An escape that may be broken off between two pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Escape {

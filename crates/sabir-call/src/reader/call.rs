@@ -14,17 +14,17 @@
 //! A complete example of a call inside a value (its opening tag followed by an argument's tag, up to its close) nests, and
 //! nothing in it ends the value. Whatever leaves a doubt is weighed in `reader/doubt.rs`; a call is rejected, never guessed.
 
-use std::collections::HashSet;
-
 use crate::event::{ArgForm, Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 use crate::lanes::find;
+use crate::names::Names;
 
+use super::buffer::Buffer;
 use super::doubt::{Before, Doubt, Misplaced, Role};
 use super::form::Form;
 use super::report::Closed;
 use super::tag::{Interest, Lexed, Tag};
-use super::value::{Phase, Value};
+use super::value::{Feed, Phase, Value};
 use super::vocabulary::Vocabulary;
 use super::{Reader, State, Step, Window, take_blank};
 
@@ -37,34 +37,28 @@ const CLOSED_CAP: usize = 256;
 pub(super) struct Open {
     pub(super) index: u32,
     pub(super) form: Form,
-    pub(super) name: String,
-    pub(super) tool: Option<usize>,
-    pub(super) call_close: String,
+    tool: Option<u32>,
     /// The arguments given so far, and the one that is being read.
-    pub(super) given: HashSet<String>,
-    argument: String,
+    pub(super) given: Names,
+    argument: Box<str>,
     pub(super) value: Value,
-    pub(super) doubt: Doubt,
-    /// Faults that wait for the text before them.
-    pub(super) faults: Vec<Fault>,
+    /// `None`: there is none.
+    pub(super) doubt: Option<Box<Doubt>>,
     /// The byte that every tag begins with.
     first: u8,
 }
 
 impl Open {
-    pub(super) fn new(index: u32, form: Form, name: String, tool: Option<usize>, call_close: String) -> Self {
+    pub(super) fn new(index: u32, form: Form, tool: Option<usize>) -> Self {
         let first = form.first_byte();
         Self {
             index,
             form,
-            name,
-            tool,
-            call_close,
-            given: HashSet::new(),
-            argument: String::new(),
-            value: Value::new(String::new(), false, false),
-            doubt: Doubt::default(),
-            faults: Vec::new(),
+            tool: tool.and_then(|tool| u32::try_from(tool).ok()),
+            given: Names::default(),
+            argument: Box::default(),
+            value: Value::new("", false, false),
+            doubt: None,
             first,
         }
     }
@@ -87,22 +81,33 @@ impl Open {
             self.fault(FaultKind::MalformedTag, span, message, &format!("write `<{name}>`"));
         }
         self.report(out);
-        self.doubt.implied = false;
         let form = if json { ArgForm::Json } else { ArgForm::Raw };
         out.event(Event::ArgStart { index: self.index, name, form, at: span.end });
-        self.given.insert(name.to_owned());
-        name.clone_into(&mut self.argument);
+        self.given.insert(name);
+        self.argument = name.into();
         self.value = Value::new(self.form.value_close(&tag), json, self.form.names_behind());
-        self.doubt.stranger = None;
+        if let Some(doubt) = &mut self.doubt {
+            (doubt.implied, doubt.stranger) = (false, None);
+        }
     }
 
     pub(super) fn fault(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
-        let fault = Fault::error(kind, span, message).in_call(self.index).in_argument(self.argument.clone());
-        self.faults.push(fault.hint(hint));
+        let fault = Fault::error(kind, span, message).in_call(self.index).in_argument(&*self.argument);
+        self.note(fault.hint(hint));
+    }
+
+    /// Takes note of a fault that waits for the text before it.
+    pub(super) fn note(&mut self, fault: Fault) {
+        self.doubt.get_or_insert_default().faults.push(fault);
+    }
+
+    /// The position of its tool.
+    pub(super) fn tool(&self) -> Option<usize> {
+        self.tool.and_then(|tool| usize::try_from(tool).ok())
     }
 
     pub(super) fn report(&mut self, out: &mut dyn Sink) {
-        for fault in self.faults.drain(..) {
+        for fault in self.doubt.iter_mut().flat_map(|doubt| doubt.faults.drain(..)) {
             out.event(Event::Fault(&fault));
         }
     }
@@ -118,10 +123,9 @@ impl Reader {
                 if rest == "\r" && !window.last {
                     return Step::Wait(from);
                 }
-                let lead = ["\r\n", "\n"].into_iter().find(|lead| rest.starts_with(lead));
-                open.value.lead = lead.unwrap_or_default();
+                open.value.lead = Feed::leads(rest);
                 open.value.phase = Phase::Body;
-                Step::To(from + open.value.lead.len())
+                Step::To(from + open.value.lead.text().len())
             }
             Phase::Body => self.body(window, from, out),
             Phase::Closing(at, feed) => self.closing(window, from, (at, feed), out),
@@ -192,7 +196,7 @@ impl Reader {
     }
 
     /// Behind a candidate: white space, then whatever decides.
-    fn closing(&mut self, window: Window<'_>, from: usize, held: (usize, usize), out: &mut dyn Sink) -> Step {
+    fn closing(&mut self, window: Window<'_>, from: usize, held: (usize, u8), out: &mut dyn Sink) -> Step {
         let at = from + take_blank(window.from(from), &mut self.held);
         let rest = window.from(at);
         if rest.is_empty() {
@@ -212,7 +216,7 @@ impl Reader {
             return self.content(at, out);
         };
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
-        if tag.closes(&open.call_close) {
+        if tag.closes(&open.form.call) {
             self.end_value(held, out);
             self.end_call(span, span.end, out);
             return Step::To(at + tag.len);
@@ -220,7 +224,7 @@ impl Reader {
         let argument = open.form.argument(&tag);
         let opens = match open.form.own_arguments() {
             false => argument.is_some(),
-            true => argument.is_some_and(|name| self.vocabulary.declares(open.tool, name)),
+            true => argument.is_some_and(|name| self.vocabulary.declares(open.tool(), name)),
         };
         if opens {
             self.end_value(held, out);
@@ -229,12 +233,12 @@ impl Reader {
             return Step::To(at + tag.len);
         }
         if tag.close {
-            open.doubt.misplaced = Some((Misplaced::Close, tag.name.to_owned(), span));
+            open.doubt.get_or_insert_default().misplaced = Some((Misplaced::Close, tag.name.to_owned(), span));
         } else if open.form.begins_call(&tag, &self.vocabulary) {
             let text = rest.get(..tag.len).unwrap_or_default().to_owned();
-            open.doubt.misplaced = Some((Misplaced::Open, text, span));
+            open.doubt.get_or_insert_default().misplaced = Some((Misplaced::Open, text, span));
         } else if tag.is_plain() && self.vocabulary.exact(tag.name).is_none() {
-            open.doubt.stranger = Some((tag.name.to_owned(), span));
+            open.doubt.get_or_insert_default().stranger = Some((tag.name.to_owned(), span));
         }
         self.content(at, out)
     }
@@ -255,11 +259,11 @@ impl Reader {
         Step::To(at)
     }
 
-    fn end_value(&mut self, (at, feed): (usize, usize), out: &mut dyn Sink) {
+    fn end_value(&mut self, (at, feed): (usize, u8), out: &mut dyn Sink) {
         let State::Call(open) = &mut self.state else { return };
         // Only a pair of line feeds is a wrapper: without the second one the first belongs to the value.
-        let lead = if feed == 0 { open.value.lead } else { "" };
-        out.event(Event::ArgEnd { index: open.index, lead, at: at - feed });
+        let lead = if feed == 0 { open.value.lead.text() } else { "" };
+        out.event(Event::ArgEnd { index: open.index, lead, at: at - usize::from(feed) });
         self.held.clear();
     }
 
@@ -267,17 +271,18 @@ impl Reader {
         let outside = self.outside();
         let State::Call(open) = std::mem::replace(&mut self.state, outside) else { return };
         if value_end == span.start {
-            out.event(Event::ArgEnd { index: open.index, lead: open.value.lead, at: value_end });
+            out.event(Event::ArgEnd { index: open.index, lead: open.value.lead.text(), at: value_end });
         }
         out.event(Event::CallEnd { index: open.index, at: span.end });
-        let Open { index, argument, call_close, value, given, form, .. } = *open;
+        let Open { index, argument, value, given, form, .. } = *open;
         // The end of any of its arguments may have been content, not only the last one's.
-        let closes: Vec<String> = if form.own_arguments() { given.into_iter().collect() } else { vec![value.close] };
+        let closes: Vec<&str> = if form.own_arguments() { given.sorted() } else { vec![&value.close] };
         for argument_close in closes {
-            let known = |closed: &Closed| closed.argument_close == argument_close && closed.call_close == call_close;
-            if self.past.closed.len() < CLOSED_CAP && !self.past.closed.iter().any(known) {
-                let (argument, call_close) = (argument.clone(), call_close.clone());
-                self.past.closed.push(Closed { index, argument, argument_close, call_close, noted: None });
+            let known = |closed: &Closed| &*closed.argument_close == argument_close && closed.call_close == form.call;
+            if self.past.closed().len() < CLOSED_CAP && !self.past.closed().iter().any(known) {
+                let (argument, argument_close, call_close) =
+                    (argument.clone(), argument_close.into(), form.call.clone());
+                self.past.closed_mut().push(Closed { index, argument, argument_close, call_close, noted: None });
             }
         }
     }
@@ -286,8 +291,8 @@ impl Reader {
     pub(super) fn cut_call(&mut self, mut open: Open, why: Cut, out: &mut dyn Sink) {
         self.held.clear();
         if let Phase::Closing(at, feed) = open.value.phase {
-            let lead = if feed == 0 { open.value.lead } else { "" };
-            out.event(Event::ArgEnd { index: open.index, lead, at: at - feed });
+            let lead = if feed == 0 { open.value.lead.text() } else { "" };
+            out.event(Event::ArgEnd { index: open.index, lead, at: at - usize::from(feed) });
         }
         open.explain_cut(out);
         out.event(Event::CallCut { index: open.index, why, at: self.offset });
@@ -299,29 +304,33 @@ impl Open {
     /// value on lines of its own, and opens an argument of the tool that was not given yet.
     fn ends_by(&self, tag: &Tag<'_>, run: &str, vocabulary: &Vocabulary) -> bool {
         let value = &self.value;
-        let line = run.ends_with('\n') || (run.is_empty() && value.pending.ends_with('\n'));
-        if !self.form.on_lines() || value.lead.is_empty() || value.depth > 0 || value.before != Before::Nothing || !line
+        let line = run.ends_with('\n') || (run.is_empty() && value.pending.text().ends_with('\n'));
+        if !self.form.on_lines()
+            || value.lead == Feed::None
+            || value.depth > 0
+            || value.before != Before::Nothing
+            || !line
         {
             return false;
         }
         let name = self.form.argument(tag).unwrap_or_default();
-        self.tool.is_some() && vocabulary.declares(self.tool, name) && !self.given.contains(name)
+        self.tool.is_some() && vocabulary.declares(self.tool(), name) && !self.given.contains(name)
     }
 
     /// Ends the value by the tag of the next argument.
-    fn end_unclosed(&mut self, run: &str, (tag, span): (Tag<'_>, Span), held: &mut String, out: &mut dyn Sink) {
+    fn end_unclosed(&mut self, run: &str, (tag, span): (Tag<'_>, Span), held: &mut Buffer, out: &mut dyn Sink) {
         let feed = self.emit_value(run, held, out);
         held.clear();
-        let lead = if feed == 0 { self.value.lead } else { "" };
-        out.event(Event::ArgEnd { index: self.index, lead, at: span.start - feed });
+        let lead = if feed == 0 { self.value.lead.text() } else { "" };
+        out.event(Event::ArgEnd { index: self.index, lead, at: span.start - usize::from(feed) });
         let close = self.form.spell_close(&self.value.close);
         let message =
             format!("`{close}` is missing before the next argument; the value of `{}` ends here", self.argument);
         let fault = Fault::error(FaultKind::WrongClose, span, message).in_call(self.index);
-        let fault = fault.in_argument(self.argument.clone());
-        self.faults.push(fault.hint(format!("close each argument with `{close}`")));
+        let fault = fault.in_argument(&*self.argument);
+        self.note(fault.hint(format!("close each argument with `{close}`")));
         self.begin_argument(tag, span.start, out);
-        self.doubt.implied = true;
+        self.doubt.get_or_insert_default().implied = true;
     }
 
     /// Behind a closing tag stands a key without a value, or a value without a key: the argument may have ended there.
@@ -335,7 +344,7 @@ impl Open {
     /// A closing tag at that offset that turned out to be content: if no closing tag was seen of the argument before, it
     /// may have closed an example inside that one.
     fn doubt_implied(&mut self, at: usize) {
-        if std::mem::take(&mut self.doubt.implied) {
+        if self.doubt.as_mut().is_some_and(|doubt| std::mem::take(&mut doubt.implied)) {
             let close = self.form.spell_close(&self.value.close);
             let message = format!("`{close}` stands here, but more of the call follows: what it closes is not known");
             let span = Span::new(at, at + close.len());
@@ -347,7 +356,7 @@ impl Open {
     #[inline]
     pub(super) fn take(&mut self, chunk: &str, vocabulary: &Vocabulary, out: &mut dyn Sink) -> bool {
         let value = &self.value;
-        let inside = value.phase == Phase::Body && value.before == Before::Nothing && value.pending.is_empty();
+        let inside = value.phase == Phase::Body && value.before == Before::Nothing && value.pending == Feed::None;
         if !inside || value.undecided(chunk) > 0 || chunk.is_empty() {
             return false;
         }
@@ -385,14 +394,14 @@ impl Open {
     #[inline]
     fn may_matter(&self, tail: &[u8], vocabulary: &Vocabulary) -> bool {
         let letter = match tail {
-            _ if self.first != b'<' || self.doubt.stranger.is_some() => return true,
+            _ if self.first != b'<' || self.stranger().is_some() => return true,
             [_, b'/', letter, ..] | [_, letter, ..] => *letter,
             _ => return true,
         };
         let begins = |name: &str| name.as_bytes().first() == Some(&letter);
         matches!(letter, b'/' | b'|' | 0x80..)
             || begins(&self.value.close)
-            || begins(&self.call_close)
+            || begins(&self.form.call)
             || (self.form.own_arguments() && vocabulary.begins_name(letter))
             || self.form.names_behind()
     }
@@ -407,25 +416,25 @@ impl Open {
 
     /// Emits what precedes a closing tag, up to a line feed that may be the wrapper's, which goes to `held`. Returns the
     /// length of that.
-    fn emit_value(&mut self, run: &str, held: &mut String, out: &mut dyn Sink) -> usize {
+    fn emit_value(&mut self, run: &str, held: &mut Buffer, out: &mut dyn Sink) -> u8 {
         held.clear();
-        let feed = self.value.trailing(if run.is_empty() { self.value.pending } else { run });
+        let feed = self.value.trailing(if run.is_empty() { self.value.pending.text() } else { run });
         if run.is_empty() && feed > 0 {
-            held.push_str(std::mem::take(&mut self.value.pending));
+            held.push_str(std::mem::take(&mut self.value.pending).text());
         }
         self.flush(out);
-        let (text, rest) = run.split_at_checked(run.len().saturating_sub(feed)).unwrap_or((run, ""));
+        let (text, rest) = run.split_at_checked(run.len().saturating_sub(usize::from(feed))).unwrap_or((run, ""));
         self.emit(Some(text), out);
         held.push_str(rest);
         feed
     }
 
     fn flush(&mut self, out: &mut dyn Sink) {
-        delta(self.index, Some(std::mem::take(&mut self.value.pending)), out);
+        delta(self.index, Some(std::mem::take(&mut self.value.pending).text()), out);
     }
 
     fn has_faults(&self) -> bool {
-        !self.faults.is_empty()
+        self.doubt.as_ref().is_some_and(|doubt| !doubt.faults.is_empty())
     }
 }
 

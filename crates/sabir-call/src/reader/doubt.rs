@@ -32,13 +32,15 @@ pub(super) struct Doubt {
     /// A tag between a closing tag and a call's close that no argument has.
     pub(super) stranger: Option<(String, Span)>,
     /// A call's close without the argument's.
-    pub(super) unclosed: Option<Span>,
+    unclosed: Option<Span>,
     /// What stood in the place of the call's close.
     pub(super) misplaced: Option<(Misplaced, String, Span)>,
+    /// Faults that wait for the text before them.
+    pub(super) faults: Vec<Fault>,
     /// The argument opened where the closing tag of the one before it is missing.
     pub(super) implied: bool,
     /// The fault is out.
-    pub(super) told: bool,
+    told: bool,
 }
 
 /// What stands where the call's close belongs.
@@ -76,38 +78,44 @@ pub(super) enum Role {
 }
 
 impl Open {
+    /// The name of a tag between a closing tag and a call's close that no argument has.
+    #[inline]
+    pub(super) fn stranger(&self) -> Option<&str> {
+        self.doubt.as_ref().and_then(|doubt| doubt.stranger.as_ref()).map(|(name, _)| name.as_str())
+    }
+
     pub(super) fn role(&self, tag: &Tag<'_>, vocabulary: &Vocabulary) -> Role {
         if tag.closes(&self.value.close) {
             return Role::ArgumentClose;
         }
-        if tag.closes(&self.call_close) {
+        if tag.closes(&self.form.call) {
             return Role::CallClose;
         }
-        if self.doubt.stranger.as_ref().is_some_and(|(name, _)| tag.closes(name)) {
+        if self.stranger().is_some_and(|stranger| tag.closes(stranger)) {
             return Role::StrangerClose;
         }
-        if !self.form.own_calls() && tag.opens(&self.call_close) {
+        if !self.form.own_calls() && tag.opens(&self.form.call) {
             return Role::CallOpen;
         }
         if !self.form.own_arguments() {
             return if self.form.argument(tag).is_some() { Role::ArgumentOpen } else { Role::Content };
         }
-        if self.tool.is_some() && vocabulary.declares(self.tool, tag.name) {
+        if self.tool().is_some() && vocabulary.declares(self.tool(), tag.name) {
             return if tag.close { Role::OtherClose } else { Role::ArgumentOpen };
         }
-        let tool = self.form.own_calls() && (tag.name == self.name || vocabulary.exact(tag.name).is_some());
+        let tool = self.form.own_calls() && (tag.name == &*self.form.call || vocabulary.exact(tag.name).is_some());
         if tool && !tag.close { Role::CallOpen } else { Role::Content }
     }
 
     pub(super) fn interest(&self, name: &str, close: bool, vocabulary: &Vocabulary) -> Interest {
-        if alike(name, &self.value.close) || alike(name, &self.call_close) {
+        if alike(name, &self.value.close) || alike(name, &self.form.call) {
             return if close || self.form.own_calls() { Interest::Plain } else { Interest::Any };
         }
         if self.form.is_key(name) {
             return Interest::Plain;
         }
-        let stranger = self.doubt.stranger.as_ref().is_some_and(|(stranger, _)| close && name == stranger);
-        let declared = || self.tool.is_some() && vocabulary.declares(self.tool, name);
+        let stranger = self.stranger().is_some_and(|stranger| close && name == stranger);
+        let declared = || self.tool().is_some() && vocabulary.declares(self.tool(), name);
         let tool = || self.form.own_calls() && vocabulary.exact(name).is_some();
         let known = self.form.own_arguments() && (declared() || tool());
         if stranger || known { Interest::Plain } else { Interest::None }
@@ -120,10 +128,10 @@ impl Open {
         match role {
             Role::CallOpen => {
                 // An example of another tool has closing tags of its own and ends nothing here.
-                if name == self.call_close {
+                if name == &*self.form.call {
                     self.value.before = Before::Open;
                 }
-                if top && self.doubt.unclosed.is_some() {
+                if top {
                     self.tell_unclosed();
                 }
             }
@@ -139,7 +147,7 @@ impl Open {
                 self.tell_stranger();
                 return true;
             }
-            Role::CallClose if !before.opens() => _ = self.doubt.unclosed.get_or_insert(span),
+            Role::CallClose if !before.opens() => _ = self.doubt.get_or_insert_default().unclosed.get_or_insert(span),
             Role::OtherClose if top => self.close_other(name),
             Role::StrangerClose if top => self.value.before = Before::Stranger,
             _ => {}
@@ -155,24 +163,26 @@ impl Open {
     }
 
     fn tell(&mut self, kind: FaultKind, span: Span, message: String, hint: &str) {
-        if !std::mem::replace(&mut self.doubt.told, true) {
+        if !std::mem::replace(&mut self.doubt.get_or_insert_default().told, true) {
             self.fault(kind, span, message, hint);
         }
     }
 
     fn tell_stranger(&mut self) {
-        let Some((name, span)) = self.doubt.stranger.take() else { return };
-        if std::mem::replace(&mut self.doubt.told, true) {
+        let Some(doubt) = &mut self.doubt else { return };
+        let Some((name, span)) = doubt.stranger.take() else { return };
+        if std::mem::replace(&mut doubt.told, true) {
             return;
         }
-        let message = format!("`{}` has no argument `{name}`", self.name);
+        let tool = if self.form.own_calls() { &format!("`{}`", self.form.call) } else { "the tool" };
+        let message = format!("{tool} has no argument `{name}`");
         let fault = Fault::error(FaultKind::UnknownArgument, span, message).in_call(self.index).in_argument(name);
-        self.faults.push(fault.hint("leave it out, or use a declared argument"));
+        self.note(fault.hint("leave it out, or use a declared argument"));
     }
 
     fn tell_unclosed(&mut self) {
-        let Some(span) = self.doubt.unclosed else { return };
-        let (call, argument) = (self.form.spell_close(&self.call_close), self.form.spell_close(&self.value.close));
+        let Some(span) = self.doubt.as_ref().and_then(|doubt| doubt.unclosed) else { return };
+        let (call, argument) = (self.form.spell_close(&self.form.call), self.form.spell_close(&self.value.close));
         let open = &self.value.close;
         let message = format!("`{call}` stands here while `{open}` is still open: `{argument}` is missing");
         self.tell(FaultKind::WrongClose, span, message, &format!("close the argument with `{argument}` first"));
@@ -180,8 +190,8 @@ impl Open {
 
     /// What the end of the text says about a call that was not closed.
     pub(super) fn explain_cut(&mut self, out: &mut dyn Sink) {
-        if let Some((what, name, span)) = self.doubt.misplaced.take() {
-            let close = self.form.spell_close(&self.call_close);
+        if let Some((what, name, span)) = self.doubt.as_mut().and_then(|doubt| doubt.misplaced.take()) {
+            let close = self.form.spell_close(&self.form.call);
             let message = match what {
                 Misplaced::Close => {
                     format!("`{}` stands where `{close}` was expected", self.form.spell_close(&name))

@@ -4,16 +4,16 @@
 //! name with an `<arg_key>` behind it glm. Behind `[TOOL_CALLS]` stands an array, or a name and `[ARGS]`. Whatever fits none
 //! of them was prose; a special token, which nobody writes by accident, then earns a fault.
 
-use crate::dialect::grammar::{GemmaCalls, Head, JsonForm};
+use crate::dialect::grammar::{Head, JsonForm};
 use crate::event::{Certainty, Cut, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::gemma::Gemma;
-use super::markers::{Marker, MarkerKind, is_special};
+use super::markers::{GEMMA, Marker, MarkerKind, is_special};
 use super::opening::{Kind, Opening};
 use super::payload::{self, Markers, Payload};
-use super::python::Python;
-use super::region::Region;
+use super::python::{METHOD, Python};
+use super::region::Machine;
 use super::tag::{Interest, Lexed, lex_in};
 use super::thought::Thought;
 use super::{Reader, State, Step, Window};
@@ -22,8 +22,6 @@ use super::{Reader, State, Step, Window};
 const HEAD_CAP: usize = 256;
 /// Ends the header of a message of the harmony dialect.
 const MESSAGE: &str = "<|message|>";
-/// What a call of gemma's begins with.
-const GEMMA: &str = "call:";
 /// The longest word behind a fence, in bytes.
 const LANGUAGE_CAP: usize = 16;
 /// A fence of Markdown.
@@ -43,7 +41,7 @@ enum Follow {
     /// More text is needed.
     Wait,
     /// What this machine reads.
-    Region(&'static str, Box<dyn Region>),
+    Region(&'static str, Machine),
     /// A name, or a header.
     Head(&'static str, Option<JsonForm>),
     /// A name of that length, which tags follow.
@@ -140,6 +138,9 @@ impl Reader {
                 Step::To(at + len)
             }
             Follow::No => {
+                if let Some(dialect) = self.unheard_behind(&opening, rest) {
+                    self.past.unheard(dialect, opening.at, opening.len);
+                }
                 self.not_followed(opening, out);
                 Step::To(at)
             }
@@ -178,13 +179,16 @@ impl Reader {
                     if json || ((special || !close.is_empty()) && fenced(rest, last) == Some(true)) =>
                 {
                     let markers = Markers { dialect, close, stop, sure: self.certainty(&text) };
-                    return Follow::Region(dialect, Box::new(Payload::calls(markers, index, at)));
+                    return Follow::Region(dialect, Machine::Json(Box::new(Payload::calls(markers, index, at))));
                 }
                 MarkerKind::Python(table) if python => {
-                    return Follow::Region(dialect, Box::new(Python::new(table, dialect, index, at)));
+                    return Follow::Region(dialect, Machine::Python(Box::new(Python::new(table, dialect, index, at))));
                 }
-                MarkerKind::Gemma(table) => match notes(rest, table, last) {
-                    Some(true) => return Follow::Region(dialect, Box::new(Gemma::new(table, dialect, index, at))),
+                MarkerKind::Gemma(table, bare) => match notes(rest, bare, last) {
+                    Some(true) => {
+                        let gemma = Gemma::new((table, bare), dialect, index, at);
+                        return Follow::Region(dialect, Machine::Gemma(Box::new(gemma)));
+                    }
                     Some(false) => {}
                     None => return Follow::Wait,
                 },
@@ -193,11 +197,32 @@ impl Reader {
                     Some(false) => {}
                     None => return Follow::Wait,
                 },
-                MarkerKind::Channel => return Follow::Head(dialect, None),
+                MarkerKind::Methods if python && !list && self.names_method(rest.get(..word).unwrap_or_default()) => {
+                    let python = Python::methods(dialect, index, at);
+                    return Follow::Region(dialect, Machine::Python(Box::new(python)));
+                }
+                MarkerKind::Channel | MarkerKind::Headless => return Follow::Head(dialect, None),
                 _ => {}
             }
         }
         if word > 0 && !called && self.vocabulary.keyed(wrapper).is_some() { Follow::Word(word) } else { Follow::No }
+    }
+
+    /// Whether a word means a tool, or the method that calls one.
+    fn names_method(&self, word: &str) -> bool {
+        self.vocabulary.means(word.strip_suffix(METHOD).unwrap_or(word))
+    }
+
+    /// The dialect that is not listened for and has this marker with what stands behind it.
+    fn unheard_behind(&self, opening: &Opening, rest: &str) -> Option<&'static str> {
+        if !opening.first {
+            return None;
+        }
+        if rest.starts_with('{') {
+            return self.vocabulary.markers.owner(&opening.text());
+        }
+        let name = rest.get(..word_length(rest)).unwrap_or_default();
+        self.vocabulary.unheard_keyed(opening.tag.trim_matches(['<', '>']), name)
     }
 
     /// How sure a marker makes us.
@@ -211,8 +236,9 @@ impl Reader {
         let (sure, span) = (self.certainty(&opening.tag), Span::new(opening.at, opening.at + opening.len));
         let rule = "a marker before calls, with what belongs behind it";
         out.event(Event::Mark(Mark { role: MarkRole::Wrapper, dialect: Some(dialect), span, sure, rule }));
-        self.held.clear();
-        self.blank.clear();
+        // A value needs neither; what they have taken is given back.
+        self.held.free();
+        self.blank.free();
     }
 
     /// A call whose name stands before the JSON of its arguments.
@@ -226,7 +252,7 @@ impl Reader {
         self.take_marker(opening, dialect, out);
         let markers = Markers { dialect, close, stop, sure: self.certainty(&opening.tag) };
         let head = payload::Head { index: self.past.calls, id, name, at: opening.at, name_at };
-        self.state = State::Region(Box::new(Payload::arguments(markers, head, out)));
+        self.state = State::Region(Machine::Json(Box::new(Payload::arguments(markers, head, out))));
     }
 
     /// The marker was prose after all.
@@ -308,6 +334,9 @@ impl Reader {
 
     /// A message of the harmony dialect, by its header.
     fn begin_channel(&mut self, opening: &Opening, header: &str, at: usize, out: &mut dyn Sink) {
+        // Where the marker is a part of the header, the recipient follows it.
+        let headless = if is_special(&opening.tag) { "" } else { &opening.tag };
+        let (header, at) = (&*format!("{headless}{header}"), at.saturating_sub(headless.len()));
         let until = |text: &str| text.find(|c: char| c.is_whitespace() || c == '<').unwrap_or(text.len());
         let channel = if opening.tag == "<|channel|>" { Some(header) } else { header.split("<|channel|>").nth(1) };
         let channel = channel.map(str::trim_start).map_or("", |text| text.get(..until(text)).unwrap_or_default());
@@ -330,7 +359,7 @@ impl Reader {
         out.event(Event::Mark(Mark { role, dialect: Some("harmony"), span, sure, rule }));
         self.held.clear();
         self.state = match self.inside.take() {
-            _ if channel == "analysis" => State::Thought(Thought::channel(opening.at)),
+            _ if channel == "analysis" => State::Thought(Box::new(Thought::channel(opening.at))),
             Some(inside) => State::Thought(inside),
             None => {
                 self.begin_message();
@@ -380,9 +409,9 @@ fn heads(text: &str, form: &JsonForm, head: Head, last: bool) -> Option<bool> {
 }
 
 /// Whether a call in Gemma's notation stands at the start of `text`. `None`: more text is needed to say.
-fn notes(text: &str, table: GemmaCalls, last: bool) -> Option<bool> {
+fn notes(text: &str, bare: bool, last: bool) -> Option<bool> {
     // Where nothing stands before `call:`, that is the marker, and a name and its brace must follow.
-    if table.open == GEMMA {
+    if bare {
         let name = word_length(text);
         return Some(name > 0 && text.get(name..).is_some_and(|behind| behind.starts_with('{')));
     }

@@ -6,23 +6,29 @@ use std::borrow::Cow;
 
 use crate::dialect::grammar::{NameIn, Notation, Tagged, Tags};
 
-use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key};
+use super::tag::{Interest, Lexed, Tag, alike, lex_in, lex_key, split_name};
 use super::vocabulary::{Spelling, Vocabulary};
 
 /// Which tags spell a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Form {
-    /// The dialect's name.
-    pub(super) dialect: &'static str,
     tagged: &'static Tagged,
-    /// What stands before the names of this call's tags.
-    prefix: String,
+    /// The name of the call's tag; where each tool is a tag of its own name, the tool's.
+    pub(super) call: Box<str>,
 }
 
 impl Form {
-    /// The spelling of a call whose tag begins with `prefix`.
-    pub(super) fn new(Spelling { dialect, tagged, .. }: Spelling, prefix: &str) -> Self {
-        Self { dialect, tagged, prefix: prefix.to_owned() }
+    /// The spelling of a call whose tag has that name.
+    pub(super) fn new(Spelling { tagged, .. }: Spelling, call: &str) -> Self {
+        Self { tagged, call: call.into() }
+    }
+
+    /// What stands before the names of this call's tags.
+    fn prefix(&self) -> &str {
+        match self.tagged.tags {
+            Tags::Fixed { .. } => split_name(&self.call).0,
+            Tags::Own | Tags::Keyed { .. } => "",
+        }
     }
 
     /// The wrapper that calls should stand in.
@@ -101,7 +107,7 @@ impl Form {
     pub(super) fn argument<'t>(&self, tag: &Tag<'t>) -> Option<&'t str> {
         let named = |argument| {
             let (prefix, base) = tag.split_name();
-            base == argument && alike(prefix, &self.prefix)
+            base == argument && alike(prefix, self.prefix())
         };
         match self.tagged.tags {
             _ if tag.close => None,
@@ -137,10 +143,10 @@ impl Form {
     }
 
     /// The name of the tag that closes the argument which `tag` opens.
-    pub(super) fn value_close(&self, tag: &Tag<'_>) -> String {
+    pub(super) fn value_close<'t>(&self, tag: &Tag<'t>) -> &'t str {
         match self.tagged.tags {
-            Tags::Keyed { value, .. } => value.to_owned(),
-            _ => tag.name.to_owned(),
+            Tags::Keyed { value, .. } => value,
+            _ => tag.name,
         }
     }
 
@@ -158,7 +164,7 @@ impl Form {
         match self.tagged.tags {
             Tags::Own | Tags::Fixed { argument: "", .. } => format!("<{name}>"),
             Tags::Fixed { argument, argument_name, .. } => {
-                format!("<{}{argument}{}>", self.prefix, argument_name.spelled(name))
+                format!("<{}{argument}{}>", self.prefix(), argument_name.spelled(name))
             }
             Tags::Keyed { key, value, .. } => format!("<{key}>{name}</{key}><{value}>"),
         }
@@ -170,7 +176,7 @@ impl Form {
         match self.tagged.tags {
             Tags::Own => format!("<{name}>{open}…</{argument}></{name}>"),
             Tags::Fixed { call, argument: tag, call_name, .. } => {
-                let prefix = &self.prefix;
+                let prefix = self.prefix();
                 let tag = if tag.is_empty() { argument } else { tag };
                 format!("<{prefix}{call}{}>{open}…</{prefix}{tag}></{prefix}{call}>", call_name.spelled(name))
             }

@@ -37,7 +37,9 @@ const CALL: &str = "call:";
 /// Reads calls in Gemma's notation.
 #[derive(Debug)]
 pub(super) struct Gemma {
-    grammar: GemmaCalls,
+    grammar: &'static GemmaCalls,
+    /// Without the markers around the call.
+    bare: bool,
     dialect: &'static str,
     state: State,
     /// Where the first call begins, until it is open.
@@ -51,7 +53,8 @@ pub(super) struct Gemma {
     given: Given,
     word: Word,
     literal: Literal,
-    skip: Skip,
+    /// Behind a mistake.
+    skip: Option<Box<Skip>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,9 +85,15 @@ enum State {
 
 impl Gemma {
     /// A machine whose first call begins at that offset and has that index.
-    pub(super) fn new(grammar: GemmaCalls, dialect: &'static str, index: u32, at: usize) -> Self {
+    pub(super) fn new(
+        (grammar, bare): (&'static GemmaCalls, bool),
+        dialect: &'static str,
+        index: u32,
+        at: usize,
+    ) -> Self {
         Self {
             grammar,
+            bare,
             dialect,
             state: State::Start,
             at: Some(at),
@@ -93,8 +102,8 @@ impl Gemma {
             end: 0,
             given: Given::default(),
             word: Word::default(),
-            literal: Literal::new(Notation::Gemma(grammar.quote)),
-            skip: Skip::new(grammar.close, 0, false),
+            literal: Literal::new(Notation::Gemma(grammar)),
+            skip: None,
         }
     }
 
@@ -119,7 +128,7 @@ impl Gemma {
             (State::Brace, _) => return self.wrong(view, at, "`{` was expected behind the tool's name", out),
             (State::Argument | State::Comma(_), b'}') => {
                 self.end = view.offset + at + 1;
-                if self.grammar.close.is_empty() {
+                if self.close().is_empty() {
                     self.end_call(self.end, out);
                     return Next::Over(at + 1);
                 }
@@ -197,6 +206,7 @@ impl Gemma {
         if !self.given.add(name, self.index(), span, out) {
             return self.give_up(view, at, out);
         }
+        self.word.free();
         self.literal.begin_value();
         self.state = State::Value;
         Next::To(at + 1)
@@ -218,7 +228,7 @@ impl Gemma {
 
     /// Behind a call's `}`: the marker, or another call.
     fn closed(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let (text, close) = (rest(view, at), self.grammar.close);
+        let (text, close) = (rest(view, at), self.close());
         match (starts(text, close), starts(text, CALL)) {
             (Some(true), _) => {
                 self.end_call(view.offset + at + close.len(), out);
@@ -250,7 +260,7 @@ impl Gemma {
 
     /// Behind a mistake.
     fn pass(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let (taken, over) = self.skip.read(rest(view, from));
+        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.read(rest(view, from)));
         let at = from + taken;
         if !over {
             return Next::Wait(at);
@@ -264,7 +274,8 @@ impl Gemma {
         let (found, len) = found(rest(view, at));
         let message = format!("{expected}, {found}");
         let span = Span::new(view.offset + at, view.offset + at + len);
-        let GemmaCalls { open, close, quote } = self.grammar;
+        let GemmaCalls { open, quote, .. } = self.grammar;
+        let (open, close) = (if self.bare { "" } else { open }, self.close());
         let hint = format!(
             "write `{open}call:`, the tool's name, the arguments in braces with each text between `{quote}`, and `{close}`"
         );
@@ -279,12 +290,17 @@ impl Gemma {
     }
 
     fn give_up(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        if self.grammar.close.is_empty() {
+        if self.close().is_empty() {
             self.end_call(view.offset + at, out);
             return Next::Over(at);
         }
         self.state = State::Skip;
+        self.skip = Some(Box::new(Skip::new(self.close(), 0, false)));
         Next::To(at)
+    }
+
+    fn close(&self) -> &'static str {
+        if self.bare { "" } else { self.grammar.close }
     }
 
     /// The index of the call that is open.

@@ -17,7 +17,7 @@ use crate::fault::{Fault, FaultKind, Span};
 
 use super::payload::{Markers, Payload};
 use super::python::Python;
-use super::region::{Region, Taken, View};
+use super::region::{Machine, Region, Taken, View};
 use super::vocabulary::Vocabulary;
 use super::{Reader, State, Step, Window};
 
@@ -172,15 +172,15 @@ impl Guess {
     }
 
     /// The machine that reads what is held.
-    fn region(&self, index: u32) -> Option<Box<dyn Region>> {
+    fn region(&self, index: u32) -> Option<Machine> {
         let sure = self.certainty();
         let at = self.offset + self.body.0;
         if self.scan.python {
             let table = PythonCalls { open: "", close: "" };
-            return Some(Box::new(Python::new(table, self.python?, index, at)));
+            return Some(Machine::Python(Box::new(Python::new(table, self.python?, index, at))));
         }
         let markers = Markers { dialect: self.json?, close: "", stop: false, sure };
-        Some(Box::new(Payload::calls(markers, index, at)))
+        Some(Machine::Json(Box::new(Payload::calls(markers, index, at))))
     }
 
     /// Whether the fence around it is closed.
@@ -210,13 +210,13 @@ impl Guess {
     fn holds(&self, index: u32, why: Cut, vocabulary: &Vocabulary) -> bool {
         let mut trial = Trial { vocabulary, open: None, calls: false, good: true };
         let Some(mut region) = self.region(index) else { return false };
-        self.read(region.as_mut(), why, &mut trial);
+        self.read(&mut region, why, &mut trial);
         trial.end(false);
         trial.calls && trial.good
     }
 
     /// Reads everything that is held, to the end of the text.
-    fn read(&self, region: &mut dyn Region, why: Cut, out: &mut dyn Sink) {
+    fn read(&self, region: &mut Machine, why: Cut, out: &mut dyn Sink) {
         let (text, offset) = self.calls();
         if let Taken::More(taken) = region.read(View { text, offset, last: true }, out) {
             region.cut(why, offset + taken, out);
@@ -427,7 +427,7 @@ impl Reader {
         let (text, offset) = guess.calls();
         match region.read(View { text, offset, last: false }, out) {
             Taken::More(taken) if taken == text.len() => {
-                self.blank.clear();
+                self.blank.free();
                 self.state = State::Region(region);
             }
             Taken::More(_) | Taken::Over(_) => {
@@ -483,7 +483,7 @@ impl Reader {
         out.event(Event::Mark(
             guess.mark("calls without a marker: a declared tool with what it requires, and nothing behind"),
         ));
-        guess.read(region.as_mut(), why, out);
+        guess.read(&mut region, why, out);
         self.past.calls = region.next_index();
     }
 }

@@ -136,7 +136,7 @@ impl Reader {
             return Interest::Any;
         }
         let ends = |closed: &Closed| alike(name, &closed.argument_close) || alike(name, &closed.call_close);
-        if close && self.past.closed.iter().any(ends) {
+        if close && self.past.closed().iter().any(ends) {
             return Interest::Plain;
         }
         Interest::None
@@ -164,7 +164,11 @@ impl Reader {
             return Interest::Any;
         }
         if self.vocabulary.own().is_none() {
-            return if self.vocabulary.unheard(name).is_some() { Interest::Any } else { Interest::None };
+            return match self.vocabulary.unheard(name) {
+                Some(_) => Interest::Any,
+                None if first && !close && self.vocabulary.unheard_tool(name).is_some() => Interest::Plain,
+                None => Interest::None,
+            };
         }
         match self.vocabulary.resolve(name) {
             Some(_) if close => Interest::Plain,
@@ -193,6 +197,10 @@ impl Reader {
             return None;
         };
         let section = meaning.kind == MarkerKind::Section;
+        // The rest of a header counts where everything begins.
+        if meaning.kind == MarkerKind::Headless && !(self.prose.position() == 0 && self.past.calls == 0) {
+            return None;
+        }
         // Words of a prompt's form count on lines of their own.
         if text.ends_with(':') && !self.prose.is_start() {
             return None;
@@ -279,7 +287,8 @@ impl Reader {
                 }
                 _ => {
                     self.misspelt_call(tag, start);
-                    if let Some(dialect) = self.vocabulary.unheard(tag.name) {
+                    let tool = || self.vocabulary.unheard_tool(tag.name).filter(|_| first && tag.is_plain());
+                    if let Some(dialect) = self.vocabulary.unheard(tag.name).or_else(tool) {
                         self.past.unheard(dialect, start, tag.len);
                     }
                     return Look::Text;
@@ -310,13 +319,13 @@ impl Reader {
             self.past.end_words();
             return Look::Skip(tag.len);
         }
-        let malformed = self.past.malformed.take_if(|name| alike(name, tag.name)).is_some();
+        let malformed = self.past.closes_malformed(tag.name);
         if malformed || self.ends_unopened(tag) {
             self.past.mark(MarkRole::Wrapper, span.start, tag.len, "the end of what was understood without it");
             return Look::Skip(tag.len);
         }
         self.weigh_end(tag, at);
-        if let Some(bare) = self.past.bare.take_if(|bare| bare.tag == tag.name) {
+        if let Some(bare) = self.past.take_bare(tag.name) {
             self.bare_call(&bare, span);
         }
         Look::Text
@@ -371,10 +380,15 @@ impl Reader {
     fn weigh_end(&mut self, tag: Tag<'_>, at: usize) {
         let span = Span::new(self.offset + at, self.offset + at + tag.len);
         let position = self.prose.position();
+        // A tag is short.
+        let length = u32::try_from(tag.len).unwrap_or_default();
         let mut doubtful = None;
-        for (at, closed) in self.past.closed.iter_mut().enumerate() {
+        if self.past.closed().is_empty() {
+            return;
+        }
+        for (at, closed) in self.past.closed_mut().iter_mut().enumerate() {
             if alike(tag.name, &closed.argument_close) {
-                closed.noted = Some(position + tag.len);
+                closed.noted = Some(position.saturating_add(length));
             } else if closed
                 .noted
                 .is_some_and(|noted| alike(tag.name, &closed.call_close) && self.prose.blank_since(noted))
@@ -407,14 +421,14 @@ impl Reader {
 
     /// The closing tags of a call once more: its last value may have been meant to go on to here.
     fn doubtful_end(&mut self, at: usize, span: Span) {
-        let closed = self.past.closed.swap_remove(at);
+        let closed = self.past.closed_mut().swap_remove(at);
         let message = format!(
             "the value of `{}` could end in two places: the closing tags of its call stand twice",
             closed.argument
         );
         for index in closed.index..self.past.calls {
             let fault = Fault::error(FaultKind::DoubledArgument, span, message.clone()).in_call(index);
-            let fault = fault.in_argument(closed.argument.clone());
+            let fault = fault.in_argument(closed.argument.to_string());
             self.past.note(fault.hint("write each call's closing tags once, or keep them out of its values"));
         }
     }

@@ -10,6 +10,12 @@ use super::triggers::{Letters, Triggers};
 /// Opens a message of the harmony dialect.
 const HARMONY_OPENS: [&str; 2] = ["<|start|>", "<|channel|>"];
 
+/// Begins a text of the harmony dialect that is a call, where the prompt ends inside the header.
+const HARMONY_BEGINS: [&str; 3] = [" to=", "to=", "commentary to="];
+
+/// Opens a call of Gemma's without its marker.
+pub(super) const GEMMA: &str = "call:";
+
 /// Opens a list of calls of Python's, which mostly stands without it.
 const PYTHON: PythonCalls = PythonCalls { open: "<|python_start|>", close: "" };
 
@@ -38,9 +44,14 @@ pub(crate) struct Marker {
 pub(crate) enum MarkerKind {
     Json(JsonForm),
     Python(PythonCalls),
-    Gemma(GemmaCalls),
+    /// `true`: without the markers around a call.
+    Gemma(&'static GemmaCalls, bool),
+    /// Calls as Python writes them, perhaps as methods: `f.call(k="v")`.
+    Methods,
     /// The header of a message of the harmony dialect.
     Channel,
+    /// The same at the start of a text, where the prompt holds the markers before it.
+    Headless,
     /// Nothing: it stands around calls.
     Section,
     /// A thought, up to the other marker.
@@ -66,7 +77,10 @@ impl Markers {
         triggers: &mut Triggers,
     ) {
         for (text, kind) in markers(dialect, listened, chosen) {
-            text.bytes().take(1).for_each(|byte| triggers.add(byte));
+            text.bytes().take(1).for_each(|byte| match kind {
+                MarkerKind::Headless => triggers.add_at_line_start(byte),
+                _ => triggers.add(byte),
+            });
             self.second.add(text.get(1..).unwrap_or("|"));
             let texts = if text.starts_with('<') { &mut self.in_angles } else { &mut self.bare };
             if !texts.contains(&text) {
@@ -148,19 +162,24 @@ fn markers(dialect: &'static Dialect, listened: bool, chosen: bool) -> Vec<(&'st
             let is_tag = |form: &&JsonForm| form.open.starts_with('<') && form.open.ends_with('=');
             let forms = table.forms.iter().filter(|form| !is_tag(form) || chosen);
             markers.extend(forms.map(|form| (form.open, MarkerKind::Json(*form))));
+            markers.extend(table.forms.first().filter(|_| table.methods).map(|form| (form.open, MarkerKind::Methods)));
         }
         Grammar::Python(PythonCalls { open: "", .. }) => markers.push((PYTHON.open, MarkerKind::Python(PYTHON))),
         Grammar::Python(table) => {
             let form = JsonForm { open: table.open, head: None, close: table.close, stop: false };
             markers.extend([MarkerKind::Python(table), MarkerKind::Json(form)].map(|kind| (table.open, kind)));
         }
-        Grammar::Gemma(table) => {
-            markers.push((table.open, MarkerKind::Gemma(table)));
+        Grammar::Gemma(ref table) => {
+            markers.push((table.open, MarkerKind::Gemma(table, false)));
             // In prose the word alone says nothing, unless the dialect was chosen.
-            let bare = GemmaCalls { open: "call:", close: "", ..table };
-            markers.extend(chosen.then_some((bare.open, MarkerKind::Gemma(bare))));
+            markers.extend(chosen.then_some((GEMMA, MarkerKind::Gemma(table, true))));
         }
-        Grammar::Harmony => markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel))),
+        Grammar::Harmony => {
+            markers.extend(HARMONY_OPENS.map(|text| (text, MarkerKind::Channel)));
+            if chosen {
+                markers.extend(HARMONY_BEGINS.map(|text| (text, MarkerKind::Headless)));
+            }
+        }
     }
     if listened {
         markers.extend(dialect.tokens.iter().copied().map(section));

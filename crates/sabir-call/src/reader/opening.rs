@@ -100,13 +100,19 @@ impl Opening {
         }
     }
 
-    /// Which tags spell the call that it may open.
-    pub(super) fn form(&self) -> Option<Form> {
+    /// The dialect of the call that it may open.
+    fn spelling(&self) -> Option<Spelling> {
         match self.kind {
-            Kind::Tool(spelling, _) | Kind::Unknown(spelling) | Kind::Keyed(spelling) => Some(Form::new(spelling, "")),
-            Kind::Fixed(spelling) => Some(Form::new(spelling, super::tag::split_name(&self.tag).0)),
+            Kind::Tool(spelling, _) | Kind::Unknown(spelling) | Kind::Keyed(spelling) | Kind::Fixed(spelling) => {
+                Some(spelling)
+            }
             Kind::Wrapper(_) | Kind::Marker | Kind::Section => None,
         }
+    }
+
+    /// Which tags spell that call.
+    pub(super) fn form(&self) -> Option<Form> {
+        Some(Form::new(self.spelling()?, &self.tag))
     }
 
     /// The text of the marker as the tables have it.
@@ -145,7 +151,7 @@ impl Reader {
         let (index, at) = (self.begin(opening, out), fault.span.end);
         out.event(Event::Fault(&fault.in_call(index)));
         out.event(Event::CallEnd { index, at });
-        self.past.malformed = Some(opening.tag.clone());
+        self.past.malformed(&opening.tag);
         self.state = self.outside();
     }
 
@@ -221,7 +227,7 @@ impl Reader {
             return false;
         };
         // The wrapper is no text, unless what it wraps turns out to be none either.
-        self.wrapped = Some(wrapper.tag.clone());
+        self.wrapped = Some(wrapper.tag.as_str().into());
         let opening = Opening::new(Kind::Fixed(spelling), tag, self.offset + at, wrapper.first);
         if tag.empty {
             self.malformed_call(&opening, malformed(&opening, tag), out);
@@ -314,7 +320,7 @@ impl Reader {
             out.event(Event::CallEnd { index, at: tag_at + tag.len });
             self.state = self.outside();
         } else {
-            let mut open = Open::new(index, form, opening.name.clone(), tool, opening.tag.clone());
+            let mut open = Open::new(index, form, tool);
             open.begin_argument(tag, tag_at, out);
             self.state = State::Call(Box::new(open));
         }
@@ -323,13 +329,13 @@ impl Reader {
 
     fn begin(&mut self, opening: &Opening, out: &mut dyn Sink) -> u32 {
         let index = self.past.calls;
-        self.past.calls = self.past.calls.saturating_add(1);
-        self.held.clear();
-        self.blank.clear();
+        self.past.begin_call();
+        // A value needs neither; what they have taken is given back.
+        self.held.free();
+        self.blank.free();
         self.prose.settle();
-        (self.past.malformed, self.past.unopened) = (None, None);
         let Opening { name, name_at, at, len, .. } = opening;
-        let dialect = opening.form().map(|form| form.dialect);
+        let dialect = opening.spelling().map(|spelling| spelling.dialect);
         let chosen = self.vocabulary.selection.is_chosen();
         let sure = if chosen { Certainty::Certain } else { Certainty::Likely };
         let rule = match opening.kind {
@@ -366,7 +372,7 @@ impl Reader {
             && matches!(opening.kind, Kind::Tool(..) | Kind::Fixed(_))
         {
             let (span, right) = (Span::new(opening.at, opening.at + opening.len), self.right(&opening));
-            self.past.bare = Some(Bare { tag: opening.tag, name: opening.name, span, right, json });
+            self.past.bare(Bare { tag: opening.tag, name: opening.name, span, right, json });
         }
     }
 
@@ -381,7 +387,7 @@ impl Reader {
         let (sure, span) = (Certainty::Likely, Span::new(opening.at, opening.at + opening.len));
         let rule = "a wrapper on a line of its own, with words behind it";
         out.event(Event::Mark(Mark { role: MarkRole::Wrapper, dialect: None, span, sure, rule }));
-        self.wrapped = Some(opening.tag.clone());
+        self.wrapped = Some(opening.tag.as_str().into());
         self.blank.clear();
         self.prose.read(words);
         self.say(words, out);

@@ -4,7 +4,8 @@
 //! a fence around all that. In an object: the name, the arguments and the id under any of their usual keys, in any order;
 //! an object under `function`, `tool` or `function_call`, which then holds them; an array under `tool_calls`, `calls` or
 //! `tool_uses`, which then holds calls. Single quotes around names and keys: the arguments then go to the gates as they
-//! stand. Other keys are passed over.
+//! stand. A fence around the arguments goes there too. One closing brace too many right before what closes or separates calls is
+//! a warning. Other keys are passed over.
 //!
 //! Unsupported: arguments beside the name instead of under `arguments` (a fault says so), bare words as keys, comments,
 //! and a missing bracket or comma. The call is rejected, and where its brackets end it is over.
@@ -22,19 +23,23 @@
 //! ends unfinished JSON there: the fault names the bracket that is missing (`payload/end.rs`).
 
 mod end;
+mod frames;
 mod item;
+mod slips;
 #[cfg(test)]
 mod tests;
 mod value;
 
 use crate::event::{Certainty, Cut, Event, Sink};
-use crate::fault::{Fault, FaultKind, Span};
+use crate::fault::Fault;
 use crate::json::ArgumentScanner;
 use crate::json::balance::{Balance, Guard};
 
 use super::region::{Region, Taken, View};
 use end::Marker;
+use frames::{Frame, Frames};
 use item::{Item, Key, Word, meaning};
+use slips::{extra_comma, malformed, nothing, single_quotes, trailing_comma};
 
 /// What a dialect says of the region.
 #[derive(Debug, Clone, Copy)]
@@ -66,21 +71,29 @@ pub(super) struct Payload {
     markers: Markers,
     state: State,
     /// The brackets that are open around and in the call.
-    frames: Vec<Frame>,
+    frames: Frames,
     /// The JSON stands in a fence that has not been closed.
     fenced: bool,
     /// Index of the next call.
     next: u32,
-    /// Offset of the first call's first byte, until that call begins.
-    at: Option<usize>,
+    edge: Edge,
     item: Option<Item>,
-    /// A call that is whole but for whatever closes it, and where its JSON ended.
-    pending: Option<(u32, usize)>,
-    word: Word,
+    /// The key or value of which the source is wanted.
+    word: Option<Box<Word>>,
     balance: Balance,
     scanner: Option<ArgumentScanner>,
     /// Bytes behind the JSON that have been looked at and not taken.
     seen: usize,
+}
+
+/// What is known before and behind a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    None,
+    /// Before the first call: the offset of its first byte.
+    First(usize),
+    /// Behind a call that is whole but for whatever closes it: its index, and where its JSON ended.
+    Pending(u32, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +102,8 @@ enum State {
     Before,
     /// In the word behind a fence.
     Language,
-    /// Where a call may begin; `true`: after a comma.
-    Item(bool),
+    /// Where a call may begin, behind so many commas.
+    Item(Commas),
     /// Behind a call in an array.
     Next,
     /// After `{`.
@@ -117,6 +130,15 @@ enum State {
     After(Tail),
 }
 
+/// Commas before a call in an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Commas {
+    None,
+    One,
+    /// Too many, of which has been told.
+    Many,
+}
+
 /// What may stand behind the JSON, beside the closing marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
@@ -126,19 +148,6 @@ enum Tail {
     Nothing,
     /// Brackets too many, of which a fault has told; or the text ended in the marker.
     Brackets,
-}
-
-/// A bracket that is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Frame {
-    /// An array of calls.
-    List,
-    /// A call's object.
-    Item,
-    /// An object inside a call that holds what belongs to it.
-    Inner,
-    /// An object that holds an array of calls and is none itself; its string in single quotes, which the first of them tells.
-    Wrapper(Option<Span>),
 }
 
 /// What a state did with the text.
@@ -160,13 +169,12 @@ impl Payload {
         Self {
             markers,
             state: State::Before,
-            frames: Vec::new(),
+            frames: Frames::default(),
             fenced: false,
             next: index,
-            at: Some(at),
+            edge: Edge::First(at),
             item: None,
-            pending: None,
-            word: Word::default(),
+            word: None,
             balance: Balance::value(),
             scanner: None,
             seen: 0,
@@ -176,12 +184,9 @@ impl Payload {
     /// The JSON holds the arguments of this call, which begins here.
     pub(super) fn arguments(markers: Markers, head: Head<'_>, out: &mut dyn Sink) -> Self {
         let mut payload = Self::calls(markers, head.index, head.at);
-        let mut item = Item::new(head.index, head.at, true);
-        item.name = Some((head.name.to_owned(), head.name_at));
-        item.id = head.id.map(str::to_owned);
-        item.arguments = true;
+        let mut item = Item::headed(&head);
         payload.start(&mut item, out);
-        payload.at = None;
+        payload.edge = Edge::None;
         payload.item = Some(item);
         payload.scanner = Some(ArgumentScanner::embedded(head.index, payload.guard()));
         payload
@@ -207,11 +212,11 @@ impl Payload {
             State::Language => self.state = State::Before,
             _ if byte.is_ascii_whitespace() => return Go::To(at + 1),
             State::Before => return self.begin(view, at, byte, out),
-            State::Item(again) => return self.item(view, at, (byte, again), out),
+            State::Item(commas) => return self.item(view, at, (byte, commas), out),
             State::Next => return self.next(view, at, byte, out),
             State::FirstKey | State::NextKey => return self.key(view, at, byte, out),
             State::Colon if byte == b':' => {
-                self.state = State::Value(meaning(&self.word.text()));
+                self.state = State::Value(self.word.as_ref().map_or(Key::Unknown, |word| meaning(&word.text())));
                 return Go::To(at + 1);
             }
             State::Value(key) => {
@@ -247,12 +252,12 @@ impl Payload {
         }
         match byte {
             b'{' => {
-                self.state = State::Item(false);
+                self.state = State::Item(Commas::None);
                 Go::To(at)
             }
             b'[' => {
                 self.frames.push(Frame::List);
-                self.state = State::Item(false);
+                self.state = State::Item(Commas::None);
                 Go::To(at + 1)
             }
             _ => {
@@ -263,22 +268,29 @@ impl Payload {
     }
 
     /// Where a call may begin.
-    fn item(&mut self, view: View<'_>, at: usize, (byte, again): (u8, bool), out: &mut dyn Sink) -> Go {
+    fn item(&mut self, view: View<'_>, at: usize, (byte, commas): (u8, Commas), out: &mut dyn Sink) -> Go {
         let place = view.offset + at;
-        if byte == b']' && self.frames.last() == Some(&Frame::List) {
-            if again {
+        if byte == b']' && self.frames.last() == Some(Frame::List) {
+            if commas == Commas::One {
                 self.tell_last(trailing_comma(place), out);
             }
             return self.end_list(view, at, out);
         }
+        // However many there are, they say nothing, and are told once.
+        if byte == b',' && commas != Commas::None {
+            if commas == Commas::One {
+                self.tell_last(extra_comma(place), out);
+            }
+            self.state = State::Item(Commas::Many);
+            return Go::To(at + 1);
+        }
         self.close_pending(None, out);
-        let first = self.at.take();
+        let first = match std::mem::replace(&mut self.edge, Edge::None) {
+            Edge::First(at) => Some(at),
+            Edge::None | Edge::Pending(..) => None,
+        };
         let mut item = Item::new(self.next, first.unwrap_or(place), first.is_some());
-        let slips = self.frames.iter_mut().filter_map(|frame| match frame {
-            Frame::Wrapper(slip) => slip.take(),
-            _ => None,
-        });
-        slips.for_each(|slip| item.tell(single_quotes(slip), out));
+        self.frames.take_slips().for_each(|slip| item.tell(single_quotes(slip), out));
         self.item = Some(item);
         if byte == b'{' {
             self.frames.push(Frame::Item);
@@ -295,13 +307,23 @@ impl Payload {
             b']' => self.end_list(view, at, out),
             b',' => {
                 self.close_pending(None, out);
-                self.state = State::Item(true);
+                self.state = State::Item(Commas::One);
                 Go::To(at + 1)
             }
             _ => {
+                if byte == b'}' {
+                    match self.extra(view.text.get(at..).unwrap_or_default(), &["]", ","], view.last) {
+                        None => return Go::Wait(at),
+                        Some(true) => {
+                            self.complain(end::extra_bracket(view.offset + at), out);
+                            return Go::To(at + 1);
+                        }
+                        Some(false) => {}
+                    }
+                }
                 self.complain(malformed(view.offset + at, "`,` or `]` was expected after a call"), out);
                 if byte == b'{' {
-                    self.state = State::Item(false);
+                    self.state = State::Item(Commas::None);
                     return Go::To(at);
                 }
                 self.close_pending(None, out);
@@ -316,7 +338,7 @@ impl Payload {
         let place = view.offset + at;
         match byte {
             b'"' | b'\'' => {
-                self.word.begin(place, false);
+                self.word.get_or_insert_default().begin(place, false);
                 self.balance = Balance::value();
                 self.state = State::Key;
             }
@@ -370,8 +392,8 @@ impl Payload {
             Some(item) => item.tell(fault, out),
             None => self.complain(fault, out),
         }
-        let inner = self.frames.iter().rev().take_while(|frame| **frame == Frame::Inner).count();
-        let object = matches!(self.frames.iter().nth_back(inner), Some(Frame::Item | Frame::Wrapper(_)));
+        let inner = self.frames.outward().take_while(|frame| *frame == Frame::Inner).count();
+        let object = matches!(self.frames.outward().nth(inner), Some(Frame::Item | Frame::Wrapper));
         let depth = u32::try_from(inner + usize::from(object)).unwrap_or(u32::MAX);
         self.balance = Balance::inside(depth, true);
         self.state = State::Broken;
@@ -379,7 +401,7 @@ impl Payload {
 
     /// Begins the call.
     fn start(&mut self, item: &mut Item, out: &mut dyn Sink) {
-        if !item.started {
+        if !item.started() {
             item.start(&self.markers, out);
             self.next = item.index.saturating_add(1);
         }
@@ -390,7 +412,7 @@ impl Payload {
         let Some(mut item) = self.item.take() else { return };
         self.start(&mut item, out);
         item.finish(out);
-        self.pending = Some((item.index, end));
+        self.edge = Edge::Pending(item.index, end);
     }
 
     /// Tells a fault behind the last call that began, which is its own as far as anything is.
@@ -403,9 +425,9 @@ impl Payload {
 
     /// Tells a fault of the call that waits for its end, or of none.
     fn complain(&self, fault: Fault, out: &mut dyn Sink) {
-        out.event(Event::Fault(&match self.pending {
-            Some((index, _)) => fault.in_call(index),
-            None => fault,
+        out.event(Event::Fault(&match self.edge {
+            Edge::Pending(index, _) => fault.in_call(index),
+            Edge::None | Edge::First(_) => fault,
         }));
     }
 }
@@ -456,26 +478,3 @@ impl Region for Payload {
 
 /// A fence of Markdown.
 const FENCE: &str = "```";
-
-fn malformed(place: usize, message: &str) -> Fault {
-    let message = format!("the call is no valid JSON: {message}");
-    Fault::error(FaultKind::MalformedJson, Span::new(place, place + 1), message)
-}
-
-fn trailing_comma(place: usize) -> Fault {
-    let message = "a comma stands before a closing bracket";
-    let fault = Fault::warning(FaultKind::TrailingComma, Span::new(place, place + 1), message);
-    fault.hint("leave out the comma before the closing bracket")
-}
-
-fn single_quotes(span: Span) -> Fault {
-    let fault = Fault::warning(FaultKind::SingleQuotes, span, "a string of the call stands in single quotes");
-    fault.hint("write strings in double quotes")
-}
-
-/// A call was opened that says nothing.
-fn nothing(place: usize, out: &mut dyn Sink) {
-    let message = "a call was opened, and no JSON follows";
-    let fault = Fault::error(FaultKind::MalformedJson, Span::new(place, place), message);
-    out.event(Event::Fault(&fault.hint("write one JSON object with the tool's name and its arguments")));
-}

@@ -16,33 +16,33 @@ pub(crate) const IN_FENCE: &str = "in a code fence";
 #[derive(Debug, Clone)]
 pub(crate) struct Prose {
     line: Line,
-    /// Columns of white space at the start of the line.
-    indent: usize,
+    /// Columns of white space at the start of the line, as far as they matter.
+    indent: u8,
     /// The line before this one was blank, and there were words before it: a text that begins with an indented line shows
     /// no code.
     after_blank: bool,
     fence: Option<Fence>,
-    /// Length of the backtick run that opened inline code.
-    code: Option<usize>,
+    /// Length of the backtick run that opened inline code; 0: there is none.
+    code: u32,
     /// The run of backticks or tildes that is being read.
-    run: usize,
+    run: u32,
     run_of: u8,
     escaped: bool,
     /// Inside an HTML comment.
     comment: bool,
     /// Inside the element of [`SHOWN`] at that position.
-    shown: Option<usize>,
+    shown: Option<u8>,
     /// Nothing has been read since markup around calls.
     fresh: bool,
     /// An odd number of straight quotation marks precedes on this line.
     quote: bool,
     /// The previous bytes, newest last: enough to see a quotation mark and what stands before it.
     last: [u8; 4],
-    /// Bytes read so far, and how many of them up to the last that is no white space.
-    read: usize,
-    solid: usize,
+    /// Bytes read so far, and how many of them up to the last that is no white space. After 4 GiB they stand still.
+    read: u32,
+    solid: u32,
     /// Bytes that had been read at the last new start.
-    resumed: usize,
+    resumed: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ enum Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fence {
     mark: u8,
-    length: usize,
+    length: u32,
 }
 
 impl Default for Prose {
@@ -76,7 +76,7 @@ impl Default for Prose {
             indent: 0,
             after_blank: false,
             fence: None,
-            code: None,
+            code: 0,
             run: 0,
             run_of: 0,
             escaped: false,
@@ -98,15 +98,14 @@ impl Prose {
         let indented = self.line == Line::Start && self.indent >= 4 && self.after_blank;
         // A run that has just ended has not been weighed yet: an open run that equals the open code closes it.
         let code = match (self.code, self.run) {
-            (code, 0) => code.is_some(),
-            (None, _) => true,
-            (Some(open), run) => open != run,
+            (code, 0) => code > 0,
+            (open, run) => open != run,
         };
         if self.fence.is_some() || self.line == Line::Info {
             Some(IN_FENCE)
         } else if self.comment {
             Some("in an HTML comment")
-        } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(at)) {
+        } else if let Some((_, why)) = self.shown.and_then(|at| SHOWN.get(usize::from(at))) {
             Some(why)
         } else if code {
             Some("in inline code")
@@ -121,7 +120,9 @@ impl Prose {
 
     /// Takes note of a tag. True: it belongs to an element that only shows what stands in it.
     pub(crate) fn show(&mut self, name: &str, close: bool, first: bool) -> bool {
-        let Some(at) = SHOWN.iter().position(|(shown, _)| *shown == name) else { return false };
+        let Some(at) = (0_u8..).zip(SHOWN).find(|(_, (shown, _))| *shown == name).map(|(at, _)| at) else {
+            return false;
+        };
         if close {
             self.shown = self.shown.filter(|open| *open != at);
         } else if self.mention().is_none() && (first || name == "code") {
@@ -163,12 +164,12 @@ impl Prose {
     }
 
     /// How many bytes have been read.
-    pub(crate) fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> u32 {
         self.read
     }
 
     /// Whether nothing but white space has been read since that position.
-    pub(crate) fn blank_since(&self, position: usize) -> bool {
+    pub(crate) fn blank_since(&self, position: u32) -> bool {
         self.solid <= position
     }
 
@@ -247,9 +248,9 @@ impl Prose {
         let leapt = rest.get(..stop).unwrap_or_default();
         self.quote ^= leapt.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
         if let Some(solid) = leapt.iter().rposition(|byte| !byte.is_ascii_whitespace()) {
-            self.solid = self.read + solid + 1;
+            self.solid = self.read.saturating_add(small(solid + 1));
         }
-        self.read += stop;
+        self.read = self.read.saturating_add(small(stop));
         from + stop
     }
 
@@ -261,14 +262,14 @@ impl Prose {
     /// Takes one byte.
     pub(crate) fn byte(&mut self, byte: u8) {
         match self.last {
-            [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code.is_none(),
+            [_, b'<', b'!', b'-'] if byte == b'-' => self.comment |= self.fence.is_none() && self.code == 0,
             [_, _, b'-', b'-'] if byte == b'>' => self.comment = false,
             _ => {}
         }
         self.remember(byte);
         self.fresh = false;
         self.quote ^= byte == b'"';
-        self.read += 1;
+        self.read = self.read.saturating_add(1);
         if !byte.is_ascii_whitespace() {
             self.solid = self.read;
         }
@@ -277,7 +278,7 @@ impl Prose {
         }
         match self.line {
             Line::Start => self.first(byte),
-            Line::Run if byte == self.run_of => self.run += 1,
+            Line::Run if byte == self.run_of => self.run = self.run.saturating_add(1),
             Line::Run => self.end_fence_run(byte),
             Line::Info => self.info(byte),
             Line::Close if !byte.is_ascii_whitespace() => self.line = Line::Inside,
@@ -288,8 +289,8 @@ impl Prose {
 
     fn first(&mut self, byte: u8) {
         match byte {
-            b' ' => self.indent += 1,
-            b'\t' => self.indent += 4,
+            b' ' => self.indent = self.indent.saturating_add(1),
+            b'\t' => self.indent = self.indent.saturating_add(4),
             b'\r' => {}
             b'`' | b'~' if self.indent < 4 => {
                 (self.line, self.run, self.run_of) = (Line::Run, 1, byte);
@@ -312,7 +313,7 @@ impl Prose {
                 self.line = Line::Close;
             }
             Some(_) => self.line = Line::Inside,
-            None if run >= 3 && self.code.is_none() => {
+            None if run >= 3 && self.code == 0 => {
                 self.fence = Some(Fence { mark, length: run });
                 self.line = Line::Info;
                 self.info(byte);
@@ -333,15 +334,15 @@ impl Prose {
             return;
         }
         if let Some(Fence { mark: b'`', length }) = self.fence.take() {
-            self.code = Some(length);
+            self.code = length;
         }
         self.line = Line::Inside;
         self.inside(byte);
     }
 
     fn inside(&mut self, byte: u8) {
-        if byte == b'`' && !(self.escaped && self.code.is_none()) {
-            self.run += 1;
+        if byte == b'`' && !(self.escaped && self.code == 0) {
+            self.run = self.run.saturating_add(1);
             self.run_of = b'`';
             self.escaped = false;
             return;
@@ -353,10 +354,10 @@ impl Prose {
         self.escaped = byte == b'\\' && !self.escaped;
     }
 
-    fn toggle(&mut self, run: usize) {
+    fn toggle(&mut self, run: u32) {
         self.code = match self.code {
-            None => Some(run),
-            Some(open) if open == run => None,
+            0 => run,
+            open if open == run => 0,
             open => open,
         };
     }
@@ -374,7 +375,7 @@ impl Prose {
         // Indented code goes on over the next indented line.
         self.after_blank = (blank && self.solid > 0) || self.line == Line::Code;
         if blank {
-            self.code = None;
+            self.code = 0;
             self.shown = self.shown.filter(|at| *at > 0);
         }
         (self.line, self.indent, self.escaped, self.quote) = (Line::Start, 0, false, false);
@@ -393,6 +394,11 @@ impl Prose {
             _ => false,
         }
     }
+}
+
+/// A length that is no longer than a chunk.
+fn small(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -43,12 +43,18 @@ use skip::Skip;
 use text::starts;
 use word::{WORD_CAP, Word, WordEnd, blank, found, in_name};
 
+/// What stands behind the name of a tool that is called as a method.
+pub(super) const METHOD: &str = ".call";
+
 /// Reads calls as Python writes them.
 #[derive(Debug)]
 pub(super) struct Python {
-    grammar: PythonCalls,
+    /// The marker behind the calls; `""`: there is none.
+    close: &'static str,
     dialect: &'static str,
     state: State,
+    /// A tool may be called as `f.call(…)`.
+    methods: bool,
     /// The calls stand in a list.
     list: bool,
     /// Where the first call begins, until it is open.
@@ -58,7 +64,8 @@ pub(super) struct Python {
     call: Call,
     word: Word,
     literal: Literal,
-    skip: Skip,
+    /// Behind a mistake.
+    skip: Option<Box<Skip>>,
 }
 
 /// The call that is being read.
@@ -113,17 +120,23 @@ impl Python {
     /// A machine whose first call begins at that offset and has that index.
     pub(super) fn new(grammar: PythonCalls, dialect: &'static str, index: u32, at: usize) -> Self {
         Self {
-            grammar,
+            close: grammar.close,
             dialect,
             state: State::Start,
+            methods: false,
             list: false,
             at: Some(at),
             next: index,
             call: Call::default(),
             word: Word::default(),
             literal: Literal::new(Notation::Python),
-            skip: Skip::new("", 0, false),
+            skip: None,
         }
+    }
+
+    /// Calls behind a marker, without a list, perhaps as methods.
+    pub(super) fn methods(dialect: &'static str, index: u32, at: usize) -> Self {
+        Self { methods: true, ..Self::new(PythonCalls { open: "", close: "" }, dialect, index, at) }
     }
 
     fn turn(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
@@ -158,14 +171,14 @@ impl Python {
         if self.list && byte == b']' {
             return self.end_list(view, at + 1, out);
         }
-        if !self.list && !self.grammar.close.is_empty() {
-            match starts(text, self.grammar.close) {
+        if !self.list && !self.close.is_empty() {
+            match starts(text, self.close) {
                 None => return Next::Wait(at),
-                Some(true) => return Next::Over(at + self.grammar.close.len()),
+                Some(true) => return Next::Over(at + self.close.len()),
                 Some(false) => {}
             }
         }
-        let loose = !self.list && self.grammar.close.is_empty() && self.at.is_none();
+        let loose = !self.list && self.close.is_empty() && self.at.is_none();
         if loose {
             match another(text) {
                 None if !view.last => return Next::Wait(at),
@@ -199,8 +212,9 @@ impl Python {
     fn begin_call(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
         let (index, name, end) = (self.next, self.word.as_str(), self.call.end);
         let name_at = end.saturating_sub(name.len());
+        let name = name.strip_suffix(METHOD).filter(|_| self.methods).unwrap_or(name);
         let start = self.at.take().unwrap_or_else(|| {
-            let sure = if self.grammar.close.is_empty() { Certainty::Likely } else { Certainty::Certain };
+            let sure = if self.close.is_empty() { Certainty::Likely } else { Certainty::Certain };
             let span = Span::new(name_at, view.offset + at + 1);
             let rule = "another call behind the first";
             out.event(Event::Mark(Mark { role: MarkRole::Call, dialect: Some(self.dialect), span, sure, rule }));
@@ -229,7 +243,12 @@ impl Python {
             b']' if self.list => return self.end_list(view, at + 1, out),
             b'\n' | b'\r' | b';' if !self.list => {}
             _ if self.list => return self.wrong(view, at, "`,` or `]` was expected behind the call", out),
-            _ if self.grammar.close.is_empty() => {
+            b'<' if self.methods && text == "<" && !view.last => return Next::Wait(at),
+            b'<' if self.methods && text.starts_with("<|") => {
+                self.end_call(self.call.end, out);
+                return Next::Over(at);
+            }
+            _ if self.close.is_empty() => {
                 return self.wrong(view, at, "a new line was expected behind the call", out);
             }
             _ => return self.tail(view, at, out),
@@ -240,7 +259,7 @@ impl Python {
     }
 
     fn end_list(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        if self.grammar.close.is_empty() {
+        if self.close.is_empty() {
             self.end_call(view.offset + at, out);
             return Next::Over(at);
         }
@@ -250,7 +269,7 @@ impl Python {
 
     /// Behind all calls: the marker.
     fn tail(&mut self, view: View<'_>, at: usize, out: &mut dyn Sink) -> Next {
-        let close = self.grammar.close;
+        let close = self.close;
         match starts(rest(view, at), close) {
             None => Next::Wait(at),
             Some(true) => {
@@ -269,7 +288,7 @@ impl Python {
 
     /// Behind a mistake.
     fn pass(&mut self, view: View<'_>, from: usize, out: &mut dyn Sink) -> Next {
-        let (taken, over) = self.skip.read(rest(view, from));
+        let (taken, over) = self.skip.as_mut().map_or((0, true), |skip| skip.read(rest(view, from)));
         let at = from + taken;
         if !over {
             return Next::Wait(at);
@@ -307,12 +326,12 @@ impl Python {
         let inside = self.call.open && self.state != State::Closed;
         let inner = if inside { 1 + usize::from(self.call.spread) + self.literal.depth() } else { 0 };
         let depth = usize::from(self.list) + inner;
-        if self.grammar.close.is_empty() && (!self.call.open || depth == 0) {
+        if self.close.is_empty() && (!self.call.open || depth == 0) {
             self.end_call(offset + at, out);
             return Next::Over(at);
         }
         let word = self.state == State::Equals || self.literal.in_word();
-        self.skip = Skip::new(self.grammar.close, depth, word);
+        self.skip = Some(Box::new(Skip::new(self.close, depth, word)));
         self.state = State::Skip;
         Next::To(at)
     }
@@ -329,7 +348,7 @@ impl Region for Python {
     }
 
     fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
-        let bare = !self.list && self.grammar.close.is_empty();
+        let bare = !self.list && self.close.is_empty();
         if bare && why == Cut::Ended && self.state == State::Closed {
             self.end_call(self.call.end, out);
         } else if std::mem::take(&mut self.call.open) {

@@ -7,6 +7,10 @@
 
 use crate::event::{Cut, Sink};
 
+use super::gemma::Gemma;
+use super::payload::Payload;
+use super::python::Python;
+
 /// The text that a machine is shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'w> {
@@ -51,16 +55,62 @@ pub(super) fn drive(mut turn: impl FnMut(usize) -> Next) -> Taken {
     }
 }
 
+/// The machines.
+#[derive(Debug)]
+pub(super) enum Machine {
+    Json(Box<Payload>),
+    Python(Box<Python>),
+    Gemma(Box<Gemma>),
+}
+
+impl Machine {
+    fn region(&self) -> &dyn Region {
+        match self {
+            Self::Json(region) => &**region,
+            Self::Python(region) => &**region,
+            Self::Gemma(region) => &**region,
+        }
+    }
+
+    fn region_mut(&mut self) -> &mut dyn Region {
+        match self {
+            Self::Json(region) => &mut **region,
+            Self::Python(region) => &mut **region,
+            Self::Gemma(region) => &mut **region,
+        }
+    }
+}
+
+impl Region for Machine {
+    fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken {
+        self.region_mut().read(view, out)
+    }
+
+    #[inline]
+    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
+        match self {
+            Self::Json(region) => region.take(chunk, out),
+            Self::Python(region) => region.take(chunk, out),
+            Self::Gemma(region) => region.take(chunk, out),
+        }
+    }
+
+    fn cut(&mut self, why: Cut, at: usize, out: &mut dyn Sink) {
+        self.region_mut().cut(why, at, out);
+    }
+
+    fn next_index(&self) -> u32 {
+        self.region().next_index()
+    }
+}
+
 /// A machine that reads one region.
 pub(super) trait Region: std::fmt::Debug + Send {
     /// Takes a prefix of the text.
     fn read(&mut self, view: View<'_>, out: &mut dyn Sink) -> Taken;
 
     /// Takes a whole chunk that is nothing but a piece of a value, and emits it. False: look closer, nothing was taken.
-    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool {
-        let _ = (chunk, out);
-        false
-    }
+    fn take(&mut self, chunk: &str, out: &mut dyn Sink) -> bool;
 
     /// The text ended inside the region, at that offset. Whatever call is open is cut, unless its grammar allows that its
     /// closing marker is missing at the end and `why` is [`Cut::Ended`].

@@ -4,39 +4,52 @@ use crate::event::{Certainty, Event, Mark, MarkRole, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::prose::IN_FENCE;
+use super::tag::alike;
 use super::thought::Thought;
 
 /// How many tags in prose are noted that were meant to open calls.
-const SLIPS_CAP: u32 = 16;
+const SLIPS_CAP: u8 = 16;
 
 /// How many markers without a call are told of.
-const STRAYS: u32 = 16;
+const STRAYS: u8 = 16;
 
 /// What was read before.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// Calls opened so far.
     pub(super) calls: u32,
-    /// Where markup of a call was only mentioned.
-    mention: Option<Mention>,
-    /// Markup of a dialect that is not listened for, and that dialect.
-    unheard: Option<(&'static str, Span)>,
-    /// The last tag that words followed instead of arguments.
-    pub(super) bare: Option<Bare>,
-    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
-    pub(super) closed: Vec<Closed>,
-    /// The tag of a call that was over as soon as it began, whose close may still come.
-    pub(super) malformed: Option<String>,
-    /// If the last call stood outside of its wrapper: how far the prose had come before it.
-    pub(super) unopened: Option<usize>,
-    /// A wrapper that words followed, and how many calls there were before it.
-    words: Option<(String, Span, u32)>,
     /// Tags noted that were meant to open calls.
-    slips: u32,
+    slips: u8,
     /// How many markers had no call behind them.
-    strays: u32,
+    strays: u8,
     /// Calls without a marker stood where more followed.
     pub(super) shown: bool,
+    /// If the last call stood outside of its wrapper: how far the prose had come before it.
+    pub(super) unopened: Option<u32>,
+    /// The first call that closed with each pair of tags, to notice when its end could be read in two places.
+    closed: Option<Box<Ends>>,
+    odd: Option<Box<Odd>>,
+}
+
+/// With what tags calls closed.
+#[derive(Debug, Default)]
+struct Ends {
+    all: Vec<Closed>,
+}
+
+/// What there is nothing of in most texts, and nothing of inside a call.
+#[derive(Debug, Default)]
+struct Odd {
+    /// Where markup of a call was only mentioned, while there is no call.
+    mention: Option<Mention>,
+    /// Markup of a dialect that is not listened for, and that dialect, while there is no call.
+    unheard: Option<(&'static str, Span)>,
+    /// The last tag that words followed instead of arguments.
+    bare: Option<Bare>,
+    /// The tag of a call that was over as soon as it began, whose close may still come.
+    malformed: Option<String>,
+    /// A wrapper that words followed, and how many calls there were before it.
+    words: Option<(String, Span, u32)>,
     /// What was found by looking ahead, which waits for the prose before it.
     notes: Vec<Note>,
 }
@@ -71,27 +84,81 @@ pub(super) struct Bare {
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) index: u32,
-    pub(super) argument: String,
-    pub(super) argument_close: String,
-    pub(super) call_close: String,
+    pub(super) argument: Box<str>,
+    pub(super) argument_close: Box<str>,
+    pub(super) call_close: Box<str>,
     /// Where in the prose the argument's closing tag was seen again.
-    pub(super) noted: Option<usize>,
+    pub(super) noted: Option<u32>,
 }
 
 impl Past {
     /// Whether something waits to be told.
     pub(super) fn has_notes(&self) -> bool {
-        !self.notes.is_empty()
+        self.odd.as_ref().is_some_and(|odd| !odd.notes.is_empty())
     }
 
     /// Tells what waited.
     pub(super) fn tell(&mut self, out: &mut dyn Sink) {
-        for note in self.notes.drain(..) {
+        let Some(odd) = &mut self.odd else { return };
+        for note in odd.notes.drain(..) {
             match note {
                 Note::Mark(mark) => out.event(Event::Mark(mark)),
                 Note::Fault(fault) => out.event(Event::Fault(&fault)),
             }
         }
+        self.tidy();
+    }
+
+    /// A call begins: what only a message without calls would be told is forgotten.
+    pub(super) fn begin_call(&mut self) {
+        self.calls = self.calls.saturating_add(1);
+        self.unopened = None;
+        if let Some(odd) = &mut self.odd {
+            (odd.mention, odd.unheard, odd.malformed, odd.words) = (None, None, None, None);
+            self.tidy();
+        }
+    }
+
+    fn odd(&mut self) -> &mut Odd {
+        self.odd.get_or_insert_default()
+    }
+
+    /// Gives the memory of odd things back where there are none.
+    fn tidy(&mut self) {
+        self.odd.take_if(|odd| {
+            let told = odd.notes.is_empty() && odd.mention.is_none() && odd.unheard.is_none();
+            told && odd.bare.is_none() && odd.malformed.is_none() && odd.words.is_none()
+        });
+    }
+
+    /// The first call that closed with each pair of tags.
+    pub(super) fn closed(&self) -> &[Closed] {
+        self.closed.as_ref().map_or(&[], |ends| &ends.all)
+    }
+
+    /// The same, to add to and to take from.
+    pub(super) fn closed_mut(&mut self) -> &mut Vec<Closed> {
+        &mut self.closed.get_or_insert_default().all
+    }
+
+    /// Notes the tag that words followed instead of arguments.
+    pub(super) fn bare(&mut self, bare: Bare) {
+        self.odd().bare = Some(bare);
+    }
+
+    /// Takes that note, if the tag was this one.
+    pub(super) fn take_bare(&mut self, tag: &str) -> Option<Bare> {
+        self.odd.as_mut()?.bare.take_if(|bare| bare.tag == tag)
+    }
+
+    /// Notes the tag of a call that was over as soon as it began.
+    pub(super) fn malformed(&mut self, tag: &str) {
+        self.odd().malformed = Some(tag.to_owned());
+    }
+
+    /// Whether a closing tag of this name belongs to such a call; it does so once.
+    pub(super) fn closes_malformed(&mut self, tag: &str) -> bool {
+        self.odd.as_mut().is_some_and(|odd| odd.malformed.take_if(|name| alike(name, tag)).is_some())
     }
 
     /// Notes that a tag in prose was meant to open a call. A few of these say all that there is to say.
@@ -110,17 +177,18 @@ impl Past {
 
     /// Notes a fault.
     pub(super) fn note(&mut self, fault: Fault) {
-        self.notes.push(Note::Fault(fault));
+        self.odd().notes.push(Note::Fault(fault));
     }
 
     /// Notes a wrapper that words follow instead of a call.
     pub(super) fn words(&mut self, wrapper: &str, at: usize, len: usize) {
-        self.words = Some((wrapper.to_owned(), Span::new(at, at + len), self.calls));
+        let calls = self.calls;
+        self.odd().words = Some((wrapper.to_owned(), Span::new(at, at + len), calls));
     }
 
     /// The wrapper ends: without a call in it, one was meant.
     pub(super) fn end_words(&mut self) {
-        let Some((wrapper, span, calls)) = self.words.take() else { return };
+        let Some((wrapper, span, calls)) = self.odd.as_mut().and_then(|odd| odd.words.take()) else { return };
         if calls == self.calls {
             let message = format!("`{wrapper}` holds words but no call");
             let fault = Fault::error(FaultKind::StrayText, span, message);
@@ -131,19 +199,23 @@ impl Past {
     /// Notes markup that belongs to no call.
     pub(super) fn mark(&mut self, role: MarkRole, at: usize, len: usize, rule: &'static str) {
         let span = Span::new(at, at + len);
-        self.notes.push(Note::Mark(Mark { role, dialect: None, span, sure: Certainty::Certain, rule }));
+        self.odd().notes.push(Note::Mark(Mark { role, dialect: None, span, sure: Certainty::Certain, rule }));
     }
 
     /// Notes markup of a call where a call is only mentioned.
     pub(super) fn mention(&mut self, why: &'static str, name: &str, at: usize, len: usize) {
         self.mark(MarkRole::Mention, at, len, why);
         let mention = || Mention { why, name: name.to_owned(), span: Span::new(at, at + len) };
-        self.mention.get_or_insert_with(mention);
+        if self.calls == 0 {
+            self.odd().mention.get_or_insert_with(mention);
+        }
     }
 
     /// Notes markup of a dialect that is not listened for.
     pub(super) fn unheard(&mut self, dialect: &'static str, at: usize, len: usize) {
-        self.unheard.get_or_insert((dialect, Span::new(at, at + len)));
+        if self.calls == 0 {
+            self.odd().unheard.get_or_insert((dialect, Span::new(at, at + len)));
+        }
     }
 
     /// A thought that never ended.
@@ -156,7 +228,7 @@ impl Past {
         out.event(Event::Fault(&fault));
         // What was swallowed may have been the rest of a value whose closing tags were taken for its end. Only raw values
         // have such tags.
-        let first = self.closed.iter().map(|closed| closed.index).min().unwrap_or(self.calls);
+        let first = self.closed().iter().map(|closed| closed.index).min().unwrap_or(self.calls);
         for index in first..self.calls {
             let fault = Fault::error(FaultKind::WrongClose, span, message.clone()).in_call(index);
             out.event(Event::Fault(&fault.hint(hint.clone())));
@@ -167,10 +239,9 @@ impl Past {
     pub(super) fn report(&mut self, out: &mut dyn Sink) {
         self.end_words();
         self.tell(out);
-        let (mention, unheard) = (self.mention.take(), self.unheard.take());
-        if self.calls > 0 {
+        let Some(Odd { mention, unheard, .. }) = self.odd.take().map(|odd| *odd).filter(|_| self.calls == 0) else {
             return;
-        }
+        };
         if let Some(Mention { why, name, span }) = mention {
             let message = format!("`{name}` stands {why}, where a call is only mentioned; nothing was run");
             let kind = if why == IN_FENCE { FaultKind::FencedCall } else { FaultKind::Mentioned };

@@ -1,7 +1,7 @@
 //! Tags: the lexers under all dialects that spell calls with tags.
 //!
 //! Supported: `<name>`, `</name>`, `<name attributes>`, `<name/>`. A name is letters, digits, `_ - . :` and anything
-//! outside ASCII. Unsupported, and so plain text: comments, `<!…>`, a space before the name, `<` inside a tag.
+//! outside ASCII; beside the bars of a sentinel, blanks too. Unsupported, and so plain text: comments, `<!…>`, a space before the name, `<` inside a tag.
 //!
 //! Grammar as implemented: `'<' '/'? name (blank attributes)? '/'? '>'`; some names may carry a stray quote. A tag longer than [`TAG_CAP`] bytes is text.
 
@@ -321,20 +321,29 @@ pub(crate) fn lex<'w>(window: &'w str, last: bool, interest: impl FnOnce(&str, b
     partial(window.len())
 }
 
-/// Length of the name at the start. Behind the bar of a sentinel a blank may leak into it.
+/// Length of the name at the start. Next to the bars of a sentinel, blanks may leak into it.
 pub(crate) fn name_length(bytes: &[u8]) -> usize {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'|') || !b.is_ascii();
-    let length = bytes.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count();
-    if bytes.get(length) != Some(&b' ') {
-        return length;
-    }
-    let name = bytes.get(..length).unwrap_or_default();
+    let run = |from: usize| {
+        let rest = bytes.get(from..).unwrap_or_default();
+        from + rest.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count()
+    };
+    let mut length = run(0);
     let bars = [&b"|"[..], "｜".as_bytes(), "‖".as_bytes()];
-    if !bars.iter().any(|bar| name.len() > bar.len() && name.ends_with(bar)) {
+    if !bars.iter().any(|bar| bytes.starts_with(bar)) {
         return length;
     }
-    let rest = bytes.get(length + 1..).unwrap_or_default();
-    length + 1 + rest.iter().take_while(|b| is_name(b)).take(NAME_CAP + 1).count()
+    // Behind each bar one, and one before the second: `｜ DSML ｜ invoke`.
+    for _ in 0..3 {
+        let (name, rest) = bytes.split_at_checked(length).unwrap_or_default();
+        let Some(rest) = rest.strip_prefix(b" ") else { break };
+        let beside = bars.iter().any(|bar| name.ends_with(bar) || rest.starts_with(bar) || bar.starts_with(rest));
+        if !beside || length > NAME_CAP {
+            break;
+        }
+        length = run(length + 1);
+    }
+    length
 }
 
 #[cfg(test)]

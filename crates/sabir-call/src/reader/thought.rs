@@ -192,11 +192,11 @@ impl Reader {
         };
         // What stood before the markup says nothing of what stands behind it.
         self.prose.saw(">");
-        self.inside = Some(thought);
+        self.inside = Some(Box::new(thought));
         let Some(opening) = opening else {
             self.wrapped = None;
             let section = self.vocabulary.opens_section(window.between(at, at + len));
-            self.state = State::Thought(Thought { section, ..thought });
+            self.state = State::Thought(Box::new(Thought { section, ..thought }));
             self.inside = None;
             return Some(Step::To(at + len));
         };

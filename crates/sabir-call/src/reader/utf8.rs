@@ -7,7 +7,7 @@
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
     bytes: [u8; 4],
-    length: usize,
+    length: u8,
 }
 
 impl Utf8 {
@@ -21,10 +21,10 @@ impl Utf8 {
         let mut rest = chunk;
         while self.length > 0 {
             let Some((&byte, after)) = rest.split_first() else { return };
-            if let Some(slot) = self.bytes.get_mut(self.length) {
+            if let Some(slot) = self.bytes.get_mut(usize::from(self.length)) {
                 *slot = byte;
             }
-            let joined = self.bytes.get(..=self.length).unwrap_or_default();
+            let joined = self.bytes.get(..=usize::from(self.length)).unwrap_or_default();
             match std::str::from_utf8(joined) {
                 Ok(text) => {
                     out(text, false);
@@ -59,7 +59,8 @@ impl Utf8 {
                 for (slot, byte) in self.bytes.iter_mut().zip(tail) {
                     *slot = *byte;
                 }
-                self.length = tail.len();
+                // A character that is not whole has at most three bytes.
+                self.length = u8::try_from(tail.len()).unwrap_or_default();
                 return;
             };
             out("\u{fffd}", true);

@@ -9,20 +9,56 @@ use super::doubt::Before;
 #[derive(Debug)]
 pub(super) struct Value {
     /// The closing tag's name.
-    pub(super) close: String,
+    pub(super) close: Box<str>,
     pub(super) phase: Phase,
-    /// The line feed that the value began with.
-    pub(super) lead: &'static str,
-    /// A line feed that has not gone out yet, because it may be the last of the value.
-    pub(super) pending: &'static str,
+    /// Arguments opened inside the value and not closed there, with how often.
+    inner: Option<Box<Inner>>,
     /// How many complete examples of a call we are in.
     pub(super) depth: u32,
-    /// Arguments opened inside the value and not closed there, with how often.
-    pub(super) inner: Vec<(String, usize)>,
+    /// The line feed that the value began with.
+    pub(super) lead: Feed,
+    /// A line feed that has not gone out yet, because it may be the last of the value.
+    pub(super) pending: Feed,
     /// The tag before, if only white space has followed it.
     pub(super) before: Before,
     /// A tool's name may stand behind a call's opening tag.
     pub(super) named: bool,
+}
+
+/// Names with how often each was opened.
+#[derive(Debug, Default)]
+struct Inner {
+    names: Vec<(Box<str>, usize)>,
+}
+
+/// A line feed, or a part of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Feed {
+    #[default]
+    None,
+    Line,
+    Return,
+    Both,
+}
+
+impl Feed {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Line => "\n",
+            Self::Return => "\r",
+            Self::Both => "\r\n",
+        }
+    }
+
+    /// The whole line feed at the start of `text`.
+    pub(super) fn leads(text: &str) -> Self {
+        match text.as_bytes() {
+            [b'\n', ..] => Self::Line,
+            [b'\r', b'\n', ..] => Self::Both,
+            _ => Self::None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,41 +68,41 @@ pub(super) enum Phase {
     /// In the value.
     Body,
     /// Behind a closing tag at that offset, which is held behind so many bytes of line feed.
-    Closing(usize, usize),
+    Closing(usize, u8),
 }
 
 impl Value {
     /// In JSON text, where the argument's tag says so, a line feed at the start means nothing.
-    pub(super) fn new(close: String, json: bool, named: bool) -> Self {
+    pub(super) fn new(close: &str, json: bool, named: bool) -> Self {
         let phase = if json { Phase::Body } else { Phase::Start };
-        Self { close, phase, lead: "", pending: "", depth: 0, inner: Vec::new(), before: Before::Nothing, named }
+        let (lead, pending) = (Feed::None, Feed::None);
+        Self { close: close.into(), phase, lead, pending, depth: 0, inner: None, before: Before::Nothing, named }
     }
 
     /// Length of the line feed at the end of `text` that would pair with the one at the start of the value.
-    pub(super) fn trailing(&self, text: &str) -> usize {
-        let pairs = match self.lead {
-            "\r\n" => text.ends_with("\r\n"),
-            "\n" => text.ends_with('\n') && !text.ends_with("\r\n"),
-            _ => false,
-        };
-        if pairs { self.lead.len() } else { 0 }
+    pub(super) fn trailing(&self, text: &str) -> u8 {
+        match self.lead {
+            Feed::Both if text.ends_with("\r\n") => 2,
+            Feed::Line if text.ends_with('\n') && !text.ends_with("\r\n") => 1,
+            _ => 0,
+        }
     }
 
     /// Splits off the line feed at the end that must wait for what follows.
-    pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, &'static str) {
+    pub(super) fn split_pending<'t>(&self, text: &'t str) -> (&'t str, Feed) {
         let pending = match self.undecided(text) {
-            0 => return (text, ""),
-            2 => "\r\n",
-            _ if text.ends_with('\r') => "\r",
-            _ => "\n",
+            0 => return (text, Feed::None),
+            2 => Feed::Both,
+            _ if text.ends_with('\r') => Feed::Return,
+            _ => Feed::Line,
         };
-        (text.get(..text.len() - pending.len()).unwrap_or_default(), pending)
+        (text.get(..text.len() - pending.text().len()).unwrap_or_default(), pending)
     }
 
     /// Length of what must wait at the end of a chunk because it may become that line feed.
     pub(super) fn undecided(&self, text: &str) -> usize {
         match self.lead {
-            "" => 0,
+            Feed::None => 0,
             _ if text.ends_with("\r\n") => 2,
             _ if text.ends_with('\n') || text.ends_with('\r') => 1,
             _ => 0,
@@ -75,15 +111,17 @@ impl Value {
 
     /// An argument's tag opens inside the value.
     pub(super) fn open_inner(&mut self, name: &str) {
-        match self.inner.iter_mut().find(|(inner, _)| inner == name) {
+        let inner = &mut self.inner.get_or_insert_default().names;
+        match inner.iter_mut().find(|(inner, _)| **inner == *name) {
             Some((_, count)) => *count += 1,
-            None => self.inner.push((name.to_owned(), 1)),
+            None => inner.push((name.into(), 1)),
         }
     }
 
     /// An argument's tag closes inside the value. False: it was not opened there.
     pub(super) fn close_inner(&mut self, name: &str) -> bool {
-        match self.inner.iter_mut().find(|(inner, count)| inner == name && *count > 0) {
+        let opened = |(inner, count): &&mut (Box<str>, usize)| **inner == *name && *count > 0;
+        match self.inner.iter_mut().flat_map(|inner| &mut inner.names).find(opened) {
             Some((_, count)) => {
                 *count -= 1;
                 true

@@ -204,6 +204,20 @@ impl Vocabulary {
         best(others, name, Notation::Angle, None).map(|spelling| spelling.dialect)
     }
 
+    /// The dialect that is not listened for and has a tag of its own name for the tool of exactly this name.
+    pub(crate) fn unheard_tool(&self, name: &str) -> Option<&'static str> {
+        let own = || self.tagged.iter().find(|spelling| !spelling.listened && spelling.tagged.tags == Tags::Own);
+        own().filter(|_| self.exact(name).is_some()).map(|spelling| spelling.dialect)
+    }
+
+    /// The dialect that is not listened for and has such a call: a tag of this name, and behind it the tool's.
+    pub(crate) fn unheard_keyed(&self, tag: &str, name: &str) -> Option<&'static str> {
+        let keyed = |spelling: &&Spelling| {
+            !spelling.listened && matches!(spelling.tagged.tags, Tags::Keyed { call, .. } if call == tag)
+        };
+        self.tagged.iter().find(keyed).filter(|_| self.exact(name).is_some()).map(|spelling| spelling.dialect)
+    }
+
     /// The spelling in which a call is a tag of this name with the tool's name behind it.
     pub(crate) fn keyed(&self, name: &str) -> Option<Spelling> {
         self.spellings().find(|spelling| matches!(spelling.tagged.tags, Tags::Keyed { call, .. } if call == name))

@@ -1,38 +1,15 @@
 //! `kill -9` of a process that appends: what it acknowledged is there.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use sabir_agent::{Record, Store, TaskId};
+use sabir_agent::TaskId;
 use sabir_journal::{Journal, JournalError};
 
-use crate::{clock, records_of, said};
+use crate::record::record;
+use crate::{clock, records_of};
 
 const ROUNDS: usize = 100;
-
-/// The n-th record; sizes from a few bytes to half a megabyte, whose write can be cut.
-fn record(number: usize) -> Record {
-    let size = [10, 200, 500_000, 40, 300_000, 1_000][number % 6];
-    said(format!("{number} {}", "x".repeat(size + number % 97)))
-}
-
-/// Appends for ever and says the number of each record once it is kept. Started, and killed, by the test below.
-#[test]
-#[ignore = "runs until it is killed; `acknowledged_records_survive` starts it"]
-fn writer() {
-    let folder = std::env::var_os("SABIR_TEST_FOLDER").unwrap();
-    let (folder, task) = (Path::new(&folder), TaskId::new("task"));
-    let (mut journal, first) = match Journal::open(folder, &task, clock()) {
-        Ok((journal, entries, _)) => (journal, entries.len()),
-        Err(JournalError::Missing { .. }) => (Journal::create(folder, &task, clock()).unwrap(), 0),
-        Err(error) => panic!("{error}"),
-    };
-    for number in first.. {
-        journal.append(&record(number)).unwrap();
-        writeln!(std::io::stdout(), "kept {number}").unwrap();
-    }
-}
 
 #[test]
 fn acknowledged_records_survive() {
@@ -42,9 +19,9 @@ fn acknowledged_records_survive() {
         if round % 10 == 0 {
             folder = tempfile::tempdir().unwrap();
         }
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kills::writer", "--ignored", "--nocapture"])
-            .env("SABIR_TEST_FOLDER", folder.path())
+        let mut child = Command::new(env!("CARGO_BIN_EXE_journal-probe"))
+            .arg("append")
+            .arg(folder.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -5,11 +5,14 @@
 mod accidents;
 mod index;
 mod kills;
+#[path = "../probe/record.rs"]
+mod record;
 mod records;
 
 use std::path::{Path, PathBuf};
 
-use sabir_agent::{Record, Speaker, Start, Store, TaskId};
+use record::said;
+use sabir_agent::{Record, Start, Store, TaskId};
 use sabir_call::Protocol;
 use sabir_journal::{Entry, Journal, JournalError, Recovery};
 use tempfile::TempDir;
@@ -65,10 +68,6 @@ impl Place {
 fn clock() -> impl Fn() -> u64 + Send + 'static {
     let now = std::sync::atomic::AtomicU64::new(1000);
     move || now.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
-}
-
-fn said(text: impl Into<String>) -> Record {
-    Record::Said { by: Speaker::User, text: text.into() }
 }
 
 fn started(task: &str, prompt: &str) -> Record {

@@ -235,8 +235,7 @@ const TABLE: [(u32, &[&str]); 52] = [
     (16, &["sabir-model/http::waits_follow_the_provider_within_reason"]),
     (17, &["sabir-model/http::what_may_pass_is_tried_again", "sabir-model/retry::waits_double_within_their_jitter"]),
     (18, &["sabir-model/http::final_errors_are_final_and_say_what_to_change"]),
-    // There is nothing yet that could refresh a key; it is refused once and named.
-    (19, &["sabir-model/http::final_errors_are_final_and_say_what_to_change"]),
+    (19, &["sabir-model/renewing/tests::one_renewal_serves_all_that_were_refused"]),
     (20, &["sabir-model/http::final_errors_are_final_and_say_what_to_change"]),
     (21, &["sabir-model/http::final_errors_are_final_and_say_what_to_change"]),
     // Nothing compacts a history yet; the loop is broken and the state saved.

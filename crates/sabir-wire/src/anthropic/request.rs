@@ -18,7 +18,7 @@ const DEFAULT_LIMIT: u64 = 8192;
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
-    let plan = thinking::plan(request, DEFAULT_LIMIT);
+    let plan = thinking::plan(request, DEFAULT_LIMIT, thinking::signs);
     body.insert("max_tokens".to_owned(), json!(plan.limit));
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});

@@ -397,7 +397,9 @@ impl Stream {
     fn message_stop(&mut self, out: &mut dyn Sink) {
         self.status.ended = true;
         self.calls.stopped(self.reason.unwrap_or(StopReason::End), out);
-        if self.calls.list.iter().any(NativeCall::is_open) {
+        // State goes back as it was signed, and a part of it is none: without its end it is lost, and that is said.
+        let is_state = |block: &Block| matches!(&block.kind, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
+        if self.calls.list.iter().any(NativeCall::is_open) || self.open.iter().any(is_state) {
             let message = "the message ended while a content block was open";
             out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
             self.calls.cut(cut_of(Close::Clean, true, self.reason), out);

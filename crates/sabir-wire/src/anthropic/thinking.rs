@@ -4,7 +4,7 @@
 //! than the limit of the output, which it is a part of. Later Claude models think as much as they find right, are steered
 //! by an effort, and refuse a budget or deprecate it. A model that must call a tool cannot think at all.
 
-use sabir_call::{Effort, Message, Part, Request, Role, Thinking, ToolChoice};
+use sabir_call::{Effort, Message, Opaque, Part, Request, Role, Thinking, ToolChoice};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -21,9 +21,9 @@ const BUDGETED: [&str; 12] =
 
 /// What a request says of thinking.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The limit of the output, thinking included.
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
     mode: Mode,
 }
 
@@ -38,7 +38,8 @@ enum Mode {
 }
 
 /// How a wish is put to the model. A limit that the request names is kept; the usual one makes room for the thinking.
-pub(super) fn plan(request: &Request, usual: u64) -> Plan {
+/// `signs`: whether state of the wire that asks is a thought of the model's.
+pub(crate) fn plan(request: &Request, usual: u64, signs: fn(&Opaque) -> bool) -> Plan {
     let limit = request.max_output;
     let forced = matches!(request.choice, ToolChoice::Required | ToolChoice::Tool(_)) && !request.tools.is_empty();
     let wish = match request.thinking {
@@ -58,18 +59,18 @@ pub(super) fn plan(request: &Request, usual: u64) -> Plan {
     }
     let limit = limit.unwrap_or_else(|| usual.saturating_add(wish));
     let most = if wish < limit { wish } else { limit.saturating_sub(LEAST).max(LEAST) };
-    let possible = most < limit && !forced && !in_the_middle(&request.messages);
+    let possible = most < limit && !forced && !in_the_middle(&request.messages, signs);
     Plan { limit, mode: if possible { Mode::Budget(most) } else { Mode::Silent } }
 }
 
 impl Plan {
     /// Whether the model may think, and takes no temperature.
-    pub(super) fn thinks(&self) -> bool {
+    pub(crate) fn thinks(&self) -> bool {
         matches!(self.mode, Mode::Budget(_) | Mode::Adaptive(_, true))
     }
 
     /// The members of the body.
-    pub(super) fn members(&self) -> Vec<(String, Value)> {
+    pub(crate) fn members(&self) -> Vec<(String, Value)> {
         let mut members = Vec::new();
         match self.mode {
             Mode::Silent => {}
@@ -91,7 +92,7 @@ impl Plan {
 ///
 /// # Errors
 /// A type or an effort that the wire does not know.
-pub(super) fn read(body: &Field<'_>) -> Result<Thinking, RequestError> {
+pub(crate) fn read(body: &Field<'_>) -> Result<Thinking, RequestError> {
     let thinking = body.get("thinking");
     let effort = of_word(&body.get("output_config").get("effort"))?;
     let kind = thinking.get("type");
@@ -111,21 +112,24 @@ pub(super) fn read(body: &Field<'_>) -> Result<Thinking, RequestError> {
     })
 }
 
+/// Whether state of this wire is a thought.
+pub(crate) fn signs(opaque: &Opaque) -> bool {
+    let kind = opaque.data.get("type").and_then(Value::as_str).unwrap_or_default();
+    opaque.wire == NAME && kind.ends_with("thinking")
+}
+
 fn is_adaptive(model: &str) -> bool {
     let budgeted = model.ends_with("-4") || BUDGETED.iter().any(|part| model.contains(part));
     model.contains("claude") && !budgeted
 }
 
 /// Whether the model waits for results of calls that it made without signed thoughts. It cannot begin to think there.
-fn in_the_middle(history: &[Message]) -> bool {
+fn in_the_middle(history: &[Message], signs: fn(&Opaque) -> bool) -> bool {
     let results = |message: &Message| message.parts.iter().any(|part| matches!(part, Part::Result(_)));
     let waits = history.last().is_some_and(|message| message.role == Role::User && results(message));
     let answer = history.iter().rfind(|message| message.role == Role::Assistant).filter(|_| waits);
     let signed = |part: &Part| match part {
-        Part::Thought { opaque: Some(opaque), .. } | Part::Opaque(opaque) => {
-            let kind = opaque.data.get("type").and_then(Value::as_str).unwrap_or_default();
-            opaque.wire == NAME && kind.ends_with("thinking")
-        }
+        Part::Thought { opaque: Some(opaque), .. } | Part::Opaque(opaque) => signs(opaque),
         _ => false,
     };
     answer.is_some_and(|message| message.calls().next().is_some() && !message.parts.iter().any(signed))
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     fn members(request: &Request) -> Value {
-        let plan = plan(request, 8192);
+        let plan = plan(request, 8192, signs);
         let mut members: serde_json::Map<_, _> = plan.members().into_iter().collect();
         members.insert("max_tokens".to_owned(), json!(plan.limit));
         Value::Object(members)

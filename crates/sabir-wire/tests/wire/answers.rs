@@ -38,6 +38,7 @@ fn piece(wire: Wire) -> BoxedStrategy<Piece> {
             Some(json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}))
         }
         Wire::Gemini => Some(json!({"executableCode": {"code": "1"}, "thoughtSignature": "x"})),
+        Wire::Bedrock => Some(json!({"reasoningContent": {"redactedContent": "aGk="}})),
         Wire::Ollama => None,
         _ => Some(json!({"type": "reasoning.encrypted", "data": "x"})),
     };
@@ -174,6 +175,11 @@ proptest! {
     }
 
     #[test]
+    fn bedrock_answers_come_back(pieces in proptest::collection::vec(piece(Wire::Bedrock), 0..7)) {
+        check(Wire::Bedrock, &pieces);
+    }
+
+    #[test]
     fn openai_responses_answers_come_back(pieces in proptest::collection::vec(piece(Wire::OpenAiResponses), 0..7)) {
         check(Wire::OpenAiResponses, &pieces);
     }
@@ -227,6 +233,11 @@ fn signatures_go_where_they_belong() {
     let signed = |signature: &str| json!({"type": "thinking", "signature": signature});
     check(
         Wire::Anthropic,
+        &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
+    );
+    let signed = |signature: &str| json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+    check(
+        Wire::Bedrock,
         &[Piece::Thought("a".into()), Piece::Kept(signed("1")), Piece::Kept(signed("2")), Piece::Text("b".into())],
     );
 }

@@ -34,6 +34,7 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             0..3,
         )
         .boxed(),
+        Wire::Bedrock => bedrock_thoughts().boxed(),
         Wire::OpenAiResponses => proptest::collection::vec(
             ("[a-z]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, encrypted)| {
                 let part = json!({"type": "summary_text", "text": text});
@@ -66,9 +67,7 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
         )
         .prop_map(|parts| parts.concat())
         .boxed(),
-        Wire::Ollama => proptest::option::of(word())
-            .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
-            .boxed(),
+        Wire::Ollama => ollama_thoughts().boxed(),
         _ => (proptest::option::of(word()), proptest::collection::vec(("[a-z ]{0,9}", "[a-z]{1,9}"), 0..3))
             .prop_map(move |(plain, signed)| {
                 let plain = plain.map(|text| Part::Thought { text, opaque: None });
@@ -80,6 +79,22 @@ fn thoughts(wire: Wire) -> BoxedStrategy<Vec<Part>> {
             })
             .boxed(),
     }
+}
+
+fn ollama_thoughts() -> impl Strategy<Value = Vec<Part>> {
+    proptest::option::of(word())
+        .prop_map(|text| text.into_iter().map(|text| Part::Thought { text, opaque: None }).collect())
+}
+
+fn bedrock_thoughts() -> impl Strategy<Value = Vec<Part>> {
+    let kept = |data: Value| Opaque { wire: Wire::Bedrock.name().to_owned(), data };
+    let signed = ("[a-z ]{0,9}", "[a-zA-Z0-9]{1,9}").prop_map(move |(text, signature)| {
+        let data = json!({"reasoningContent": {"reasoningText": {"signature": signature}}});
+        Part::Thought { text, opaque: Some(kept(data)) }
+    });
+    let hidden =
+        "[a-z]{4}".prop_map(move |data| Part::Opaque(kept(json!({"reasoningContent": {"redactedContent": data}}))));
+    proptest::collection::vec(prop_oneof![signed, hidden], 0..3)
 }
 
 /// One answer with its calls, and the user's message with their results.
@@ -126,6 +141,8 @@ fn wish(wire: Wire) -> BoxedStrategy<(Thinking, &'static str)> {
         Wire::Anthropic => {
             prop_oneof![(silent, Just("m")), (off, Just("m")), (efforts, Just("claude-opus-4-8"))].boxed()
         }
+        // Only a model of Anthropic's is told there to make one call, or none.
+        Wire::Bedrock => (prop_oneof![silent, off, efforts], Just("eu.anthropic.claude-opus-4-8")).boxed(),
         Wire::Gemini => {
             let tokens = (1_u64..9999).prop_map(Thinking::Tokens);
             (prop_oneof![silent, off, efforts, Just(Thinking::Effort(Effort::Minimal)), tokens], Just("m")).boxed()
@@ -180,7 +197,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false});
         let parallel = if one && choice != ToolChoice::None { Parallel::One } else { Parallel::Many };
         // A model that thinks takes no temperature there.
-        let cool = wire == Wire::Anthropic && matches!(thinking, Thinking::Effort(_));
+        let cool = matches!(wire, Wire::Anthropic | Wire::Bedrock) && matches!(thinking, Thinking::Effort(_));
         let request = Request {
             model: model.into(),
             system: "Be brief.".into(),
@@ -222,6 +239,11 @@ proptest! {
     #[test]
     fn openai_chat_requests_come_back(request in request(Wire::OpenAiChat)) {
         check(Wire::OpenAiChat, &request);
+    }
+
+    #[test]
+    fn bedrock_requests_come_back(request in request(Wire::Bedrock)) {
+        check(Wire::Bedrock, &request);
     }
 
     #[test]

@@ -11,7 +11,10 @@
 
 mod answers;
 mod asked;
+mod bedrock;
 mod corpus;
+mod cuts;
+mod frames;
 mod gemini;
 mod histories;
 mod hosts;

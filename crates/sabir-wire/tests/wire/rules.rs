@@ -256,6 +256,30 @@ fn an_unreadable_event_poisons_open_calls_and_nothing_else() {
 }
 
 #[test]
+fn an_answer_with_more_skipped_deltas_than_events_is_an_answer() {
+    let choice =
+        |index: u8, words: &str| json!({"index": index, "message": {"content": words}, "finish_reason": "stop"});
+    let body = json!({"choices": [choice(0, "hi"), choice(1, "ho"), choice(2, "hu")]}).to_string();
+    let (merged, report) = decode_all(Wire::OpenAiChat, &body);
+    assert_eq!((merged.draft.text().as_str(), report.ended, report.skipped), ("hi", true, 2));
+    assert_eq!(report.error, None);
+}
+
+#[test]
+fn state_whose_end_never_came_is_lost_with_a_warning() {
+    let block = |block: Value| json!({"type": "content_block_start", "index": 0, "content_block": block});
+    let check = |block: Value, faults: usize| {
+        let (merged, report) = decode_all(Wire::Anthropic, &anthropic(&[block, json!({"type": "message_stop"})]));
+        assert!(report.ended, "{report:?}");
+        assert_eq!(merged.draft.faults.len(), faults, "{:?}", merged.draft);
+        assert!(!merged.draft.parts.iter().any(|part| matches!(part, DraftPart::Opaque(_))));
+    };
+    check(block(json!({"type": "thinking", "thinking": "hm", "signature": "s"})), 1);
+    check(block(json!({"type": "redacted_thinking", "data": "x"})), 1);
+    check(block(json!({"type": "text", "text": "hi"})), 0);
+}
+
+#[test]
 fn unknown_things_are_skipped_and_counted() {
     let body = anthropic(&[
         json!({"type": "ping"}),

@@ -112,6 +112,7 @@ fn a_file_that_cannot_be_read_shows_no_key() {
             "name of an environment variable",
         ),
         ("[providers.box]\nkey = \"sk-hush-1\"\nkey_env = \"BOX\"\n", "one of key, key_env and api_key_command"),
+        ("[providers.box]\nkey = \" \"\nbase_url = \"http://127.0.0.1:1\"\n", "`key` is empty"),
         ("[providers.box]\napi_key_command = []\n", "names no program"),
         ("max_turns = \"sk-hush-1\"\n", "line 1"),
         ("[[models]]\npattern = \"m\"\nprices = { input = \"sk-hush-1\" }\n", "line 3"),

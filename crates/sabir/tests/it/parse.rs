@@ -102,6 +102,35 @@ fn recorded_bodies() {
 }
 
 #[test]
+fn what_the_provider_did_is_no_mistake_of_the_model() {
+    let world = World::new();
+    let line = "{\"message\":{\"content\":\"a\"},\"done\":false}\n";
+    for (wire, body) in [
+        ("openai-chat", "{\"error\":{\"message\":\"boom\"}}".to_owned()),
+        ("gemini", "[{\"error\":{\"code\":503,\"message\":\"boom\"}}]".to_owned()),
+        ("ollama", format!("{line}garbage\n{}", line.replace("false", "true"))),
+        ("ollama", format!("{line}{{\"error\":\"boom\"}}\n")),
+    ] {
+        let (code, out) = pipe(&world, &["wire", "decode", "--wire", wire, "--output", "json"], &body);
+        let out: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, &out["feedback"]), (7, &Value::Null), "{wire}: {body}: {out}");
+        assert_eq!(out["faults"][0]["kind"], "provider", "{out}");
+    }
+}
+
+#[test]
+fn a_call_encoded_twice_is_whole_where_tools_are_not_known() {
+    let world = World::new();
+    let twice = json!(json!({"a": 1}).to_string()).to_string();
+    let call = json!({"id": "c", "function": {"name": "f", "arguments": twice}});
+    let body = json!({"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}).to_string();
+    let (code, out) = pipe(&world, &["wire", "decode", "--wire", "openai-chat", "--output", "json"], &body);
+    let out: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &out["parts"][0]["arguments"]), (0, &json!({"a": 1})), "{out}");
+    assert_eq!(out["parts"][0]["repairs"][0]["rule"], "double_encoding", "{out}");
+}
+
+#[test]
 fn prompts_are_small() {
     let world = World::new();
     for dialect in ["cline", "invoke"] {

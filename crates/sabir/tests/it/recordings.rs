@@ -306,3 +306,34 @@ fn files_that_cannot_be_used_are_said_to_be_so() {
     let output = replay(&world, Path::new("/nowhere/tape"), &[]);
     assert_eq!(code(&output), 2);
 }
+
+#[test]
+fn a_key_that_was_fetched_anew_is_fetched_anew_again() {
+    let world = elsewhere();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let provider = world.provider(Script::by(move |_, request| {
+        if request.header("authorization") == Some("Bearer sk-second-key") {
+            let at = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let done = turn("", vec![("attempt_completion", json!({"result": "done"}))]);
+            return if at == 0 { NATIVE.reply(&turn("Hm.", vec![]), 1) } else { NATIVE.reply(&done, 2) };
+        }
+        Reply::status(401).with_body(r#"{"error":{"message":"no sk-first-key","code":"invalid_api_key"}}"#)
+    }));
+    let keys = world.home.path().join("keys.sh");
+    let used = world.home.path().join("used").display().to_string();
+    std::fs::write(&keys, format!("[ -e {used} ] && echo sk-second-key || echo sk-first-key; touch {used}\n")).unwrap();
+    let config = world.home.path().join("config.toml");
+    let (url, keys) = (provider.base_url(NATIVE.wire), keys.display().to_string());
+    let text = format!(
+        "[providers.box]\nwire = \"openai-chat\"\nbase_url = \"{url}\"\napi_key_command = [\"sh\", \"{keys}\"]\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = world.sabir();
+    command.args(["run", "--model", "box/scripted", "--output", "events", "--config"]).arg(config);
+    let recorded = command.arg("--record").arg(tape(&world)).arg("do it").output().unwrap();
+    assert_eq!(code(&recorded), 0, "{}", stderr(&recorded));
+    check_same(&recorded, &replay(&elsewhere(), &tape(&world), &[]));
+    let text = std::fs::read_to_string(tape(&world)).unwrap();
+    assert!(!text.contains("sk-first-key") && !text.contains("sk-second-key"), "{text}");
+    assert_eq!(text.matches("\"kind\":\"request\"").count(), 3);
+}

@@ -66,6 +66,14 @@ fn what_is_no_request_is_told() {
     check(&["--wire", "smoke"], "{}", &["`smoke`", "anthropic", "openai-chat"]);
     check(&["--wire", "anthropic"], "{\"messages\": [], \"color\": 1}", &["color", "line 1"]);
     check(&["--wire", "anthropic"], "", &["standard input"]);
+    let misplaced = |role: &str, part: Value| json!({"messages": [{"role": role, "parts": [part]}]}).to_string();
+    let image = json!({"type": "image", "media_type": "image/png", "data": "AA"});
+    let result = json!({"type": "result", "id": "c", "name": "f", "ending": "done", "content": "x"});
+    let call = json!({"type": "call", "id": "c", "name": "f", "arguments": {}});
+    check(&["--wire", "gemini"], &misplaced("assistant", image), &["messages[0].parts[0]", "an image", "user"]);
+    check(&["--wire", "openai-chat"], &misplaced("assistant", result), &["a result", "user"]);
+    check(&["--wire", "ollama"], &misplaced("user", call), &["a call", "assistant"]);
+    check(&["--wire", "ollama"], &misplaced("user", json!({"type": "thought", "text": "x"})), &["a thought"]);
     check(&["--wire", "anthropic", "--protocol", "clyne"], "{\"messages\": []}", &["`clyne`", "cline"]);
     check(
         &["--wire", "anthropic", "--from", "openai-chat"],

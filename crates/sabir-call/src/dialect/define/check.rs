@@ -153,7 +153,7 @@ fn json(table: &DialectTable) -> Result<JsonCalls, DefineError> {
         return Err(wrong(table, "json.list", "left out where `json.head_end` is given", "true"));
     }
     let form = JsonForm { open: open(table)?, head, close: close(table)?, stop: false };
-    Ok(JsonCalls { section: None, forms: vec![form].leak(), keys, list: json.list, bare: false })
+    Ok(JsonCalls { section: None, forms: vec![form].leak(), keys, list: json.list, methods: false, bare: false })
 }
 
 fn open(table: &DialectTable) -> Result<&'static str, DefineError> {

@@ -8,15 +8,16 @@ use crate::dialect::grammar::GemmaCalls;
 use crate::event::Cut;
 use crate::reader::python::harness::{any_arguments, chunks, cut_anywhere, drive, in_every_split};
 
-const FOUR: GemmaCalls = GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
-const SMALL: GemmaCalls = GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
+static FOUR: GemmaCalls = GemmaCalls { open: "<|tool_call>", close: "<tool_call|>", quote: "<|\"|>" };
+static SMALL: GemmaCalls =
+    GemmaCalls { open: "<start_function_call>", close: "<end_function_call>", quote: "<escape>" };
 
-fn new(grammar: GemmaCalls) -> impl Fn() -> Gemma {
-    move || Gemma::new(grammar, "d", 3, 0)
+fn new(grammar: &'static GemmaCalls) -> impl Fn() -> Gemma {
+    move || Gemma::new((grammar, false), "d", 3, 0)
 }
 
 #[track_caller]
-fn check(grammar: GemmaCalls, text: &str, expected: &str) {
+fn check(grammar: &'static GemmaCalls, text: &str, expected: &str) {
     let driven = in_every_split(text, new(grammar));
     let over = driven.over.map_or(String::new(), |at| format!("\nover {at}"));
     let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -25,7 +26,7 @@ fn check(grammar: GemmaCalls, text: &str, expected: &str) {
 
 #[track_caller]
 fn value(source: &str) -> String {
-    let driven = in_every_split(&format!("call:f{{a:{source}}}<tool_call|>"), new(FOUR));
+    let driven = in_every_split(&format!("call:f{{a:{source}}}<tool_call|>"), new(&FOUR));
     let argument = driven.draft.call(3).and_then(|call| call.arguments.first());
     let mut line = argument.map_or(String::new(), |it| format!("{:?} {}", it.form, it.text));
     for fault in &driven.draft.faults {
@@ -37,9 +38,9 @@ fn value(source: &str) -> String {
 
 #[test]
 fn calls() {
-    check(FOUR, "call:f{}<tool_call|> then", "3 call f 0 5\n3 end 20\nover 20");
+    check(&FOUR, "call:f{}<tool_call|> then", "3 call f 0 5\n3 end 20\nover 20");
     check(
-        FOUR,
+        &FOUR,
         "call:srv.get-x{city:<|\"|>a <b> \\n \"c\"<|\"|>,n:3}<tool_call|>",
         "3 call srv.get-x 0 5
          3 arg city String 25
@@ -52,18 +53,18 @@ fn calls() {
          over 59",
     );
     check(
-        SMALL,
+        &SMALL,
         " call:f { k : <escape>v<escape> , } <end_function_call>",
         "3 call f 0 6\n3 arg k String 22\n3 | v\n3 arg end 23\n3 end 55\nover 55",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:f{}\ncall:g{}<tool_call|>",
         "3 call f 0 5\n3 end 8\nmark 9..16\n4 call g 9 14\n4 end 29\nover 29",
     );
-    check(FOUR, "f{}<tool_call|>", "3 call f 0 0\n3 end 15\nover 15");
+    check(&FOUR, "f{}<tool_call|>", "3 call f 0 0\n3 end 15\nover 15");
     check(
-        FOUR,
+        &FOUR,
         "call:f{\"a \\u0041\":1,<|\"|>b<|\"|>:2}<tool_call|>",
         "3 call f 0 5\n3 arg a A Json 18\n3 | 1\n3 arg end 19\n3 arg b Json 32\n3 | 2\n3 arg end 33\n3 end 46\nover 46",
     );
@@ -100,32 +101,32 @@ fn values() {
 #[test]
 fn mistakes_end_with_the_marker() {
     check(
-        FOUR,
+        &FOUR,
         "{\"name\": \"f\"}<tool_call|>!",
         "- error stray_text 0..1 `call:` and a name were expected, found `{`\nover 25",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:{}<tool_call|>",
         "- error stray_text 5..6 a name was expected behind `call:`, found `{`\nover 19",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:f(a=1)<tool_call|>",
         "- error stray_text 6..7 `{` was expected behind the tool's name, found `(`\nover 23",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:f{a=1}call:g{}<tool_call|>",
         "3 call f 0 5\n3 error stray_text 8..9 `:` was expected behind the name, found `=`\n3 end 31\nover 31",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:f{}!<tool_call|>",
         "3 call f 0 5\n3 error stray_text 8..9 `<tool_call|>` was expected behind the call, found `!`\n3 end 21\nover 21",
     );
     check(
-        FOUR,
+        &FOUR,
         "call:f{a:1,a:2}<tool_call|>",
         "3 call f 0 5\n3 arg a Json 9\n3 | 1\n3 arg end 10
          3 error doubled_argument 12..13 the argument `a` is given twice
@@ -135,14 +136,14 @@ fn mistakes_end_with_the_marker() {
 
 #[test]
 fn what_is_cut_is_never_closed() {
-    cut_anywhere("call:f{k:<|\"|>v<|\"|>,l:[1,{a:null}],\"m\":\"\\u0041\"}<tool_call|>", new(FOUR));
-    cut_anywhere("call:f{k:<escape>v<escape>}<end_function_call>", new(SMALL));
+    cut_anywhere("call:f{k:<|\"|>v<|\"|>,l:[1,{a:null}],\"m\":\"\\u0041\"}<tool_call|>", new(&FOUR));
+    cut_anywhere("call:f{k:<escape>v<escape>}<end_function_call>", new(&SMALL));
 }
 
 #[test]
 fn little_is_held() {
     let call = "call:ffffffffffffffffffffff{k:<|\"|>v<|v<|\"|>,kkkkkkkkkkkkkkkkkkk:[1.5,null]}\n<tool_call|>";
-    let driven = drive(&mut new(FOUR)(), chunks(call, 1), Cut::Ended);
+    let driven = drive(&mut new(&FOUR)(), chunks(call, 1), Cut::Ended);
     assert_eq!(driven.runnable().len(), 1);
     assert!(driven.held < FOUR.close.len(), "{}", driven.held);
 }
@@ -189,12 +190,12 @@ proptest! {
 
     #[test]
     fn any_text_in_any_split(text in text(), opening in prop_oneof![Just(""), Just("call:f{k:"), Just("call:f{")]) {
-        in_every_split(&format!("{opening}{text}"), new(FOUR));
+        in_every_split(&format!("{opening}{text}"), new(&FOUR));
     }
 
     #[test]
     fn what_is_rendered_reads_back(arguments in any_arguments(), small: bool) {
-        let grammar = if small { SMALL } else { FOUR };
+        let grammar = if small { &SMALL } else { &FOUR };
         let text = render_gemma("srv.tool-2", &arguments, grammar.quote) + grammar.close;
         let driven = in_every_split(&text, new(grammar));
         prop_assert_eq!(driven.over, Some(text.len()));

@@ -5,14 +5,14 @@
 //!
 //! Unsupported: any other text between the JSON and the marker. It may belong to the call, which is rejected.
 //!
-//! Grammar as implemented: `tail = (ws | ";" | "," | fence)* (close | item)`.
+//! Grammar as implemented: `tail = (ws | ";" | "," | fence)* ("}"? close | item)`.
 
 use crate::event::{Cut, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
 use super::super::BLANK_CAP;
 use super::super::region::View;
-use super::{FENCE, Frame, Go, Payload, State, Tail, nothing};
+use super::{Commas, Edge, FENCE, Frame, Go, Payload, State, Tail, nothing};
 
 /// The longest closing tag that is looked for its end.
 const TAG_CAP: usize = 256;
@@ -63,10 +63,10 @@ impl Payload {
             (Some(_), _) => Some("the JSON of its arguments"),
             (None, State::Broken) => None,
             (None, State::Skip | State::Word(_)) => Some("a closing bracket"),
-            _ if self.frames.last() == Some(&Frame::List) => Some("`]`"),
+            _ if self.frames.last() == Some(Frame::List) => Some("`]`"),
             _ => Some("`}`"),
         };
-        if self.item.is_none() && self.pending.is_none() {
+        if self.item.is_none() && !matches!(self.edge, Edge::Pending(..)) {
             nothing(place, out);
         } else if let Some(missing) = missing.filter(|_| !bare) {
             let span = Span::new(place, place + length);
@@ -113,7 +113,8 @@ impl Payload {
 
     /// Closes the call that waits for its end: there, or where its JSON ended.
     pub(super) fn close_pending(&mut self, at: Option<usize>, out: &mut dyn Sink) {
-        if let Some((index, end)) = self.pending.take() {
+        if let Edge::Pending(index, end) = self.edge {
+            self.edge = Edge::None;
             out.event(Event::CallEnd { index, at: at.unwrap_or(end) });
         }
     }
@@ -138,7 +139,7 @@ impl Payload {
                 b';' | b',' if tail == Tail::Calls => self.seen += 1,
                 b'}' | b']' if tail == Tail::Brackets => self.seen += 1,
                 b'{' if tail == Tail::Calls => {
-                    self.state = State::Item(false);
+                    self.state = State::Item(Commas::None);
                     return Go::To(from + std::mem::take(&mut self.seen));
                 }
                 b'`' if self.fenced && rest.starts_with(FENCE) => {
@@ -148,6 +149,14 @@ impl Payload {
                         return Go::Over(from + self.seen);
                     }
                 }
+                b'}' if !close.is_empty() && tail != Tail::Brackets => match self.extra(rest, &[close], view.last) {
+                    None => return Go::Wait(from),
+                    Some(true) => {
+                        self.complain(extra_bracket(view.offset + from + self.seen), out);
+                        self.seen += 1;
+                    }
+                    Some(false) => break,
+                },
                 b'`' if self.fenced && FENCE.starts_with(rest) && !view.last => return Go::Wait(from),
                 _ => break,
             }
@@ -160,6 +169,17 @@ impl Payload {
             return Go::Wait(from);
         }
         self.closing(view, from, tail, out)
+    }
+
+    /// Whether a closing bracket is one too many and no more: one of these follows it. `None`: more text is needed.
+    pub(super) fn extra(&self, rest: &str, follows: &[&str], last: bool) -> Option<bool> {
+        let behind = rest.get(1..).unwrap_or_default();
+        let text = behind.trim_ascii_start();
+        if behind.len() - text.len() > TAG_CAP {
+            return Some(false);
+        }
+        let waits = !last && follows.iter().any(|follow| text.len() < follow.len() && follow.starts_with(text));
+        if waits { None } else { Some(follows.iter().any(|follow| text.starts_with(follow))) }
     }
 
     /// At the first byte behind the JSON that is neither white space nor JSON.
@@ -200,7 +220,10 @@ impl Payload {
             }
         }
         if marker == Marker::Other || rest.starts_with(BRACKETED) {
-            let span = self.pending.map_or(Span::new(place, place), |(_, end)| Span::new(end, end));
+            let span = match self.edge {
+                Edge::Pending(_, end) => Span::new(end, end),
+                Edge::None | Edge::First(_) => Span::new(place, place),
+            };
             let message = format!("`{close}` is missing");
             self.complain(Fault::warning(FaultKind::WrongClose, span, message).hint("close each call"), out);
             self.close_pending(None, out);
@@ -231,7 +254,7 @@ impl Payload {
         if let Some(mut item) = self.item.take() {
             self.start(&mut item, out);
             out.event(Event::CallCut { index: item.index, why, at });
-        } else if let Some((index, end)) = self.pending.take() {
+        } else if let Edge::Pending(index, end) = self.edge {
             let whole = matches!(self.state, State::After(Tail::Calls | Tail::Nothing)) && !self.fenced;
             match self.markers.stop && whole && why == Cut::Ended {
                 true => out.event(Event::CallEnd { index, at: end }),
@@ -242,6 +265,12 @@ impl Payload {
             out.event(Event::Fault(&Fault::error(FaultKind::CutCall, Span::new(at, at), message)));
         }
     }
+}
+
+pub(super) fn extra_bracket(place: usize) -> Fault {
+    let message = "a closing bracket too many stands behind the call";
+    let fault = Fault::warning(FaultKind::ExtraBracket, Span::new(place, place + 1), message);
+    fault.hint("close each bracket once")
 }
 
 fn tag_in_json(place: usize) -> Fault {

@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind, Span};
 use crate::json::ArgumentScanner;
 use crate::json::balance::UNGUARDED;
 
-use super::{Markers, single_quotes};
+use super::{Head, Markers, single_quotes};
 
 /// The longest key, name or id, in bytes of its source.
 const WORD_CAP: usize = 1024;
@@ -52,22 +52,29 @@ pub(super) struct Word {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) index: u32,
-    /// Offset of its first byte.
-    pub(super) at: usize,
-    /// It is the region's first.
-    pub(super) first: bool,
-    /// The name, and the offset of its first byte.
-    pub(super) name: Option<(String, usize)>,
-    pub(super) id: Option<String>,
     /// Its arguments have been seen.
     pub(super) arguments: bool,
-    /// Its arguments, where they came before the name.
-    held: Option<Word>,
-    pub(super) started: bool,
     /// It is not strict JSON.
     pub(super) relaxed: bool,
+    pub(super) name: Option<Box<str>>,
+    /// What is needed until it begins.
+    early: Option<Box<Early>>,
+    /// Its arguments, where they came before the name.
+    held: Option<Box<Word>>,
     /// The first key that means nothing, and where it stands.
-    stray: Option<(String, Span)>,
+    stray: Option<Box<(String, Span)>>,
+}
+
+/// What is needed of a call until it begins.
+#[derive(Debug)]
+struct Early {
+    /// Offset of its first byte.
+    at: usize,
+    /// It is the region's first.
+    first: bool,
+    /// Offset of the name's first byte.
+    name_at: usize,
+    id: Option<String>,
     /// Faults that wait for the call to begin.
     faults: Vec<Fault>,
 }
@@ -121,28 +128,36 @@ impl Word {
 
 impl Item {
     pub(super) fn new(index: u32, at: usize, first: bool) -> Self {
-        Self {
-            index,
-            at,
-            first,
-            name: None,
-            id: None,
-            arguments: false,
-            held: None,
-            started: false,
-            relaxed: false,
-            stray: None,
-            faults: Vec::new(),
-        }
+        let early = Early { at, first, name_at: at, id: None, faults: Vec::new() };
+        let early = Some(Box::new(early));
+        Self { index, arguments: false, relaxed: false, name: None, early, held: None, stray: None }
+    }
+
+    /// A call whose name stands before its JSON.
+    pub(super) fn headed(head: &Head<'_>) -> Self {
+        let id = head.id.map(str::to_owned);
+        let early = Early { at: head.at, first: true, name_at: head.name_at, id, faults: Vec::new() };
+        let (name, early) = (Some(head.name.into()), Some(Box::new(early)));
+        Self { arguments: true, name, early, ..Self::new(head.index, head.at, true) }
+    }
+
+    /// Whether its beginning has been told.
+    pub(super) fn started(&self) -> bool {
+        self.early.is_none()
+    }
+
+    /// The offset of its first byte, if it is the region's first and has not begun.
+    pub(super) fn first_at(&self) -> Option<usize> {
+        self.early.as_ref().filter(|early| early.first).map(|early| early.at)
     }
 
     /// Tells a fault of the call, as soon as the call has begun.
     pub(super) fn tell(&mut self, fault: Fault, out: &mut dyn Sink) {
         let fault = fault.in_call(self.index);
-        if self.started {
-            out.event(Event::Fault(&fault));
-        } else if self.faults.len() < 16 {
-            self.faults.push(fault);
+        match &mut self.early {
+            None => out.event(Event::Fault(&fault)),
+            Some(early) if early.faults.len() < 16 => early.faults.push(fault),
+            Some(_) => {}
         }
     }
 
@@ -152,13 +167,13 @@ impl Item {
         self.relaxed |= key.single();
         let text = key.text();
         if meaning(&text) == Key::Unknown && self.stray.is_none() {
-            self.stray = Some((text, Span::new(key.start, end)));
+            self.stray = Some(Box::new((text, Span::new(key.start, end))));
         }
     }
 
     /// The string in single quotes of which the call has not told yet.
     pub(super) fn slip(&self) -> Option<Span> {
-        self.faults.iter().find(|fault| fault.kind == FaultKind::SingleQuotes).map(|fault| fault.span)
+        self.early.as_ref()?.faults.iter().find(|fault| fault.kind == FaultKind::SingleQuotes).map(|fault| fault.span)
     }
 
     /// Tells a string in single quotes, the first one of those that make the call relaxed.
@@ -174,9 +189,12 @@ impl Item {
             self.see_quotes(word, out);
         }
         match key {
-            Key::Arguments => self.held = Some(std::mem::take(word)),
-            Key::Id if self.id.is_none() => self.id = Some(word.text()).filter(|id| !id.is_empty()),
-            Key::Id => {}
+            Key::Arguments => self.held = Some(Box::new(std::mem::take(word))),
+            Key::Id => {
+                if let Some(early) = self.early.as_mut().filter(|early| early.id.is_none()) {
+                    early.id = Some(word.text()).filter(|id| !id.is_empty());
+                }
+            }
             _ => self.see_name(word, out),
         }
     }
@@ -185,8 +203,8 @@ impl Item {
         self.relaxed |= word.single();
         let name = word.text();
         match &self.name {
-            Some((known, _)) if *known == name => {}
-            Some((known, _)) => {
+            Some(known) if **known == *name => {}
+            Some(known) => {
                 let message = format!("the call names two tools, `{known}` and `{name}`");
                 let span = Span::new(word.start, word.start + 1);
                 self.tell(
@@ -194,28 +212,34 @@ impl Item {
                     out,
                 );
             }
-            None if !name.is_empty() => self.name = Some((name, word.start + 1)),
+            None if !name.is_empty() => {
+                self.name = Some(name.into());
+                if let Some(early) = &mut self.early {
+                    early.name_at = word.start + 1;
+                }
+            }
             None => {}
         }
     }
 
     /// Begins the call.
     pub(super) fn start(&mut self, markers: &Markers, out: &mut dyn Sink) {
-        let (name, name_at) = self.name.as_ref().map_or(("", self.at), |(name, at)| (name, *at));
+        let Some(early) = self.early.take() else { return };
+        let Early { at, first, name_at, id, faults } = *early;
+        let name = self.name.as_deref().unwrap_or_default();
         let dialect = Some(markers.dialect);
-        if !self.first {
-            let span = Span::new(self.at, self.at + 1);
+        if !first {
+            let span = Span::new(at, at + 1);
             let (sure, rule) = (markers.sure, "another call in the same JSON");
             out.event(Event::Mark(Mark { role: MarkRole::Call, dialect, span, sure, rule }));
         }
-        out.event(Event::CallStart { index: self.index, id: self.id.as_deref(), name, dialect, at: self.at, name_at });
-        self.started = true;
+        out.event(Event::CallStart { index: self.index, id: id.as_deref(), name, dialect, at, name_at });
         if name.is_empty() {
             let message = "the call does not say which tool: it has no name";
-            let fault = Fault::error(FaultKind::MissingName, Span::new(self.at, self.at + 1), message);
+            let fault = Fault::error(FaultKind::MissingName, Span::new(at, at + 1), message);
             self.tell(fault.hint("give the tool's name as `\"name\"`"), out);
         }
-        for fault in std::mem::take(&mut self.faults) {
+        for fault in faults {
             out.event(Event::Fault(&fault));
         }
     }
@@ -225,7 +249,7 @@ impl Item {
         if let Some(held) = self.held.take() {
             self.deliver(&held, out);
         }
-        if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments) {
+        if let Some((key, span)) = self.stray.take().filter(|_| !self.arguments).map(|stray| *stray) {
             let message = format!("`{key}` stands beside the tool's name; arguments belong into `\"arguments\"`");
             let hint = "put all arguments into one object under `\"arguments\"`";
             self.tell(Fault::error(FaultKind::StrayText, span, message).hint(hint), out);

@@ -285,6 +285,21 @@ fn what_is_not_strict_goes_to_the_gates() {
 }
 
 #[test]
+fn one_brace_too_many_is_a_slip() {
+    check(TAG, r#"[{"name":"f"}}]</tool_call>"#, "0:f@-2,10 ?extra_bracket0@13 end0@27 over@27 next1");
+    check(
+        TAG,
+        "[{\"name\":\"f\"} }\n,{\"name\":\"g\"}]</tool_call>",
+        "0:f@-2,10 ?extra_bracket0@14 end0@13 mark@17 1:g@17,26 end1@42 over@42 next2",
+    );
+    check(TAG, "{\"name\":\"f\"}}\n</tool_call> x", "0:f@-2,9 ?extra_bracket0@12 end0@26 over@26 next1");
+    let blank = " ".repeat(300);
+    let far = "0:f@-2,9 !wrong_close0@12 end0@12 over@325 next1";
+    check_long(TAG, &format!("{{\"name\":\"f\"}}}}{blank}</tool_call>"), far);
+    check(TAG, r#"{"name":"f"}]</tool_call>"#, "0:f@-2,9 !wrong_close0@12 end0@12 over@25 next1");
+}
+
+#[test]
 fn what_cannot_be_read_is_rejected_with_its_place() {
     check(TAG, r#"{"name":"f","path":"a"}</tool_call>"#, "0:f@-2,9 !stray_text0@12 end0@35 over@35 next1");
     check(TAG, r#"{"name": 5, "arguments": {}}</tool_call>"#, "0:@-2,-2 !missing_name0@-2 end0@40 over@40 next1");
@@ -327,7 +342,7 @@ fn what_cannot_be_read_is_rejected_with_its_place() {
         r#"["a", {"name":"g"}]</tool_call>"#,
         "0:@-2,-2 !missing_name0@-2 !malformed_json0@1 end0@4 mark@6 1:g@6,15 end1@31 over@31 next2",
     );
-    check(TAG, r#"[{"name":"f"}}]</tool_call>"#, "0:f@-2,10 !malformed_json0@13 end0@13 over@27 next1");
+    check(TAG, r#"[{"name":"f"}}}]</tool_call>"#, "0:f@-2,10 !malformed_json0@13 end0@13 over@28 next1");
     check(TAG, "words</tool_call>", "!malformed_json@0 over@0 next0");
     check(TAG, "</tool_call> x", "!malformed_json@0 over@12 next0");
     check(HEAD, "words<|end|>", "0:f@-2,-1 !malformed_json0@0 end0@12 over@12 next1");

@@ -14,7 +14,7 @@ use crate::json::{ArgumentScanner, Read};
 use crate::reader::region::View;
 
 use super::item::{Item, Key};
-use super::{Frame, Go, Payload, State, Tail, single_quotes};
+use super::{Commas, Edge, Frame, Go, Payload, State, Tail, single_quotes};
 
 /// Brackets that calls may be wrapped in.
 const DEPTH: usize = 16;
@@ -33,7 +33,7 @@ impl Payload {
             }
             Key::Calls if byte == b'[' && roomy && self.wrap() => {
                 self.frames.push(Frame::List);
-                self.state = State::Item(false);
+                self.state = State::Item(Commas::None);
                 return true;
             }
             Key::Name(_) if quoted => self.begin_word(place, key, false),
@@ -45,19 +45,19 @@ impl Payload {
     }
 
     fn begin_word(&mut self, place: usize, key: Key, long: bool) -> State {
-        self.word.begin(place, long);
+        self.word.get_or_insert_default().begin(place, long);
         State::Word(key)
     }
 
     /// Takes the object for a wrapper around calls, unless it has begun to be a call.
     fn wrap(&mut self) -> bool {
-        if self.frames.last() != Some(&Frame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
-            return matches!(self.frames.last(), Some(Frame::Wrapper(_)));
+        if self.frames.last() != Some(Frame::Item) || self.item.as_ref().is_none_or(|item| item.arguments) {
+            return self.frames.last() == Some(Frame::Wrapper);
         }
         let item = self.item.take();
         self.frames.pop();
-        self.frames.push(Frame::Wrapper(item.as_ref().and_then(Item::slip)));
-        self.at = item.filter(|item| item.first).map(|item| item.at);
+        self.frames.wrap(item.as_ref().and_then(Item::slip));
+        self.edge = item.and_then(|item| item.first_at()).map_or(Edge::None, Edge::First);
         true
     }
 
@@ -73,6 +73,7 @@ impl Payload {
             self.begin_word(place, Key::Arguments, true)
         } else {
             self.start(&mut item, out);
+            self.word = None;
             let mut scanner = ArgumentScanner::embedded(item.index, self.guard());
             if item.relaxed {
                 scanner.relax(place, out);
@@ -91,14 +92,16 @@ impl Payload {
             Stop::End(to) | Stop::Guard(to) => to,
             Stop::More => view.text.len(),
         };
-        if let State::Key | State::Word(_) = self.state {
-            self.word.push(view.text.get(at..to).unwrap_or_default());
+        if let State::Key | State::Word(_) = self.state
+            && let Some(word) = &mut self.word
+        {
+            word.push(view.text.get(at..to).unwrap_or_default());
         }
         match (stop, self.state) {
             (Stop::Guard(_), _) => return Go::Guard(to),
             (Stop::More, _) => return Go::Wait(to),
             (_, State::Broken) => {
-                while let Some(Frame::Item | Frame::Inner | Frame::Wrapper(_)) = self.frames.last() {
+                while let Some(Frame::Item | Frame::Inner | Frame::Wrapper) = self.frames.last() {
                     self.frames.pop();
                 }
                 self.finish(view.offset + to, out);
@@ -106,18 +109,18 @@ impl Payload {
             }
             (_, State::Key) => {
                 let end = view.offset + to;
-                match &mut self.item {
-                    Some(item) => item.see_key(&self.word, end, out),
-                    None if self.word.single() => {
-                        self.tell_last(single_quotes(Span::new(self.word.start, end)), out);
+                match (&mut self.item, &self.word) {
+                    (Some(item), Some(word)) => item.see_key(word, end, out),
+                    (None, Some(word)) if word.single() => {
+                        self.tell_last(single_quotes(Span::new(word.start, end)), out);
                     }
-                    None => {}
+                    _ => {}
                 }
                 self.state = State::Colon;
             }
             (_, State::Word(key)) => {
-                if let Some(item) = &mut self.item {
-                    item.see_word(key, &mut self.word, out);
+                if let (Some(item), Some(word)) = (&mut self.item, &mut self.word) {
+                    item.see_word(key, word, out);
                 }
                 self.state = State::Comma;
             }

@@ -77,6 +77,7 @@ impl Python {
         if !self.call.given.add(name, self.call.index, span, out) {
             return self.give_up(view.offset, at, out);
         }
+        self.word.free();
         self.literal.begin_value();
         self.state = State::Value;
         Next::To(at + 1)

@@ -24,6 +24,7 @@
 
 mod string;
 
+use crate::dialect::grammar::GemmaCalls;
 use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind, Span};
 
@@ -33,14 +34,17 @@ use super::number::{Number, Took};
 use super::text::{Quote, Special, escape_json};
 use super::word::{WORD_CAP, Word, WordEnd, blank, found, in_name, in_word};
 
+/// So much room is made for text at once, in bytes.
+const LONGEST: usize = 128;
+
 const HINT: &str = "write values as literals: \"text\", 1, True, None, [1, 2], {\"key\": 1}";
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reader) enum Notation {
     Python,
-    /// Gemma's, with its quote marker.
-    Gemma(&'static str),
+    /// Gemma's.
+    Gemma(&'static GemmaCalls),
 }
 
 /// Where a value stands.
@@ -146,6 +150,7 @@ impl Literal {
     /// A value is to be read next.
     pub(in crate::reader) fn begin_value(&mut self) {
         self.state = State::Value;
+        self.word.free();
         self.nest.clear();
     }
 
@@ -188,6 +193,10 @@ impl Literal {
     /// Goes on from that byte of the view.
     pub(in crate::reader) fn read(&mut self, scope: Scope<'_>, from: usize, out: &mut dyn Sink) -> Reached {
         let mut at = from;
+        if let State::Text(_) = self.state {
+            // Mostly no longer than what it is made of.
+            self.text.reserve_exact(scope.rest(from).len().min(LONGEST));
+        }
         let reached = loop {
             let next = match self.state {
                 State::Text(role) => self.string(scope, at, role, out),

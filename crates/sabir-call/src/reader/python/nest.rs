@@ -21,8 +21,9 @@ pub(in crate::reader) enum Bracket {
 /// The brackets that are open.
 #[derive(Debug)]
 pub(in crate::reader) struct Nest {
-    levels: [u8; LEVELS / IN_A_BYTE],
-    depth: usize,
+    /// From the first bracket on.
+    levels: Option<Box<[u8; LEVELS / IN_A_BYTE]>>,
+    depth: u16,
 }
 
 impl Bracket {
@@ -38,11 +39,11 @@ impl Bracket {
 
 impl Nest {
     pub(in crate::reader) fn new() -> Self {
-        Self { levels: [0; LEVELS / IN_A_BYTE], depth: 0 }
+        Self { levels: None, depth: 0 }
     }
 
     pub(in crate::reader) fn depth(&self) -> usize {
-        self.depth
+        self.depth.into()
     }
 
     pub(in crate::reader) fn clear(&mut self) {
@@ -52,7 +53,7 @@ impl Nest {
     /// Opens a level. False: there are too many.
     #[must_use]
     pub(in crate::reader) fn open(&mut self, bracket: Bracket) -> bool {
-        if self.depth == LEVELS {
+        if self.depth() == LEVELS {
             return false;
         }
         self.depth += 1;
@@ -67,17 +68,18 @@ impl Nest {
 
     /// Makes the innermost level another one.
     pub(in crate::reader) fn turn(&mut self, bracket: Bracket) {
-        let Some(level) = self.depth.checked_sub(1) else { return };
+        let Some(level) = self.depth().checked_sub(1) else { return };
         let shift = level % IN_A_BYTE * 2;
-        if let Some(byte) = self.levels.get_mut(level / IN_A_BYTE) {
+        let levels = self.levels.get_or_insert_with(|| Box::new([0; LEVELS / IN_A_BYTE]));
+        if let Some(byte) = levels.get_mut(level / IN_A_BYTE) {
             *byte = *byte & !(0b11 << shift) | (bracket as u8) << shift;
         }
     }
 
     /// The innermost level.
     pub(in crate::reader) fn inner(&self) -> Option<Bracket> {
-        let level = self.depth.checked_sub(1)?;
-        let byte = self.levels.get(level / IN_A_BYTE)?;
+        let level = self.depth().checked_sub(1)?;
+        let byte = self.levels.as_ref()?.get(level / IN_A_BYTE)?;
         Some(match byte >> (level % IN_A_BYTE * 2) & 0b11 {
             0 => Bracket::List,
             1 => Bracket::Map,

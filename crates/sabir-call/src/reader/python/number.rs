@@ -31,7 +31,22 @@ pub(in crate::reader) enum Number {
     ExponentSigned,
     ExponentDigits(Digits),
     /// In a number of that base, with its value so far. `None`: too large.
-    Radix(u32, Digits, Option<u128>),
+    Radix(u8, Digits, Option<Wide>),
+}
+
+/// A number of 128 bits that takes no more room than that.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::reader) struct Wide([u32; 4]);
+
+impl Wide {
+    fn value(self) -> u128 {
+        self.0.iter().fold(0, |value, word| value << 32 | u128::from(*word))
+    }
+
+    fn new(value: u128) -> Self {
+        let word = |at: u32| u32::try_from(value >> (32 * at) & u128::from(u32::MAX)).unwrap_or_default();
+        Self([word(3), word(2), word(1), word(0)])
+    }
 }
 
 /// What stands before the next byte.
@@ -71,9 +86,9 @@ impl Number {
             (Self::Start | Self::Signed, b'0') => Self::Zero,
             (Self::Start | Self::Signed, b'1'..=b'9') => Self::Whole(digit(byte, json)),
             (Self::Start | Self::Signed, b'.') => point("0.", false, json),
-            (Self::Zero, b'x') => Self::Radix(16, Digits::None, Some(0)),
-            (Self::Zero, b'o') => Self::Radix(8, Digits::None, Some(0)),
-            (Self::Zero, b'b') => Self::Radix(2, Digits::None, Some(0)),
+            (Self::Zero, b'x') => Self::Radix(16, Digits::None, Some(Wide::default())),
+            (Self::Zero, b'o') => Self::Radix(8, Digits::None, Some(Wide::default())),
+            (Self::Zero, b'b') => Self::Radix(2, Digits::None, Some(Wide::default())),
             (Self::Zero, b'.') => point("0.", true, json),
             (Self::Zero, b'e') => exponent("0e", json),
             (Self::Zero, b'0'..=b'9' | b'_') => return Took::Wrong,
@@ -108,7 +123,7 @@ impl Number {
             Self::Zero => json.push('0'),
             Self::Point(true) => json.push('0'),
             Self::Whole(Digits::Digit) | Self::Fraction(Digits::Digit) | Self::ExponentDigits(Digits::Digit) => {}
-            Self::Radix(_, Digits::Digit, Some(value)) => json.push_str(&value.to_string()),
+            Self::Radix(_, Digits::Digit, Some(value)) => json.push_str(&value.value().to_string()),
             _ => return Took::Wrong,
         }
         Took::End
@@ -130,12 +145,13 @@ fn exponent(text: &str, json: &mut String) -> Number {
     Number::Exponent
 }
 
-fn radix(base: u32, before: Digits, value: Option<u128>, byte: u8) -> Option<Number> {
+fn radix(base: u8, before: Digits, value: Option<Wide>, byte: u8) -> Option<Number> {
     if byte == b'_' && before != Digits::Underscore {
         return Some(Number::Radix(base, Digits::Underscore, value));
     }
-    let digit = char::from(byte).to_digit(base)?;
-    let value = value.and_then(|value| value.checked_mul(base.into())?.checked_add(digit.into()));
+    let digit = char::from(byte).to_digit(base.into())?;
+    let value =
+        value.and_then(|value| value.value().checked_mul(base.into())?.checked_add(digit.into())).map(Wide::new);
     Some(Number::Radix(base, Digits::Digit, value))
 }
 

@@ -126,7 +126,7 @@ fn values() {
         ("'\\ud83c\\udf0d'", "String 🌍"),
         ("'a\\\nb'", "String ab"),
         ("'\\d\\N{DIGIT ONE}\\/'", "String \\d\\N{DIGIT ONE}\\/"),
-        ("'\\ud83cx\\ud83c'", "String \u{fffd}x\u{fffd} Warning malformed_json@1"),
+        ("'\\ud83cx\\ud83c'", "String \u{fffd}x\u{fffd} Error malformed_json@1"),
         ("'a\nb\nc'", "String a\nb\nc Warning control_character@2"),
         ("True", "Json true"),
         ("none", " Error malformed_json@0"),

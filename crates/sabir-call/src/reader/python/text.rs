@@ -1,5 +1,6 @@
 //! Strings: how they are quoted, what in them is more than itself, and how JSON writes them.
 
+use crate::dialect::grammar::GemmaCalls;
 use crate::lanes::{LANES, below, first, lanes};
 
 /// How a string is quoted.
@@ -17,7 +18,7 @@ pub(in crate::reader) enum Quote {
     /// As JSON does.
     Json,
     /// Between markers, without escapes.
-    Marker(&'static str),
+    Marker(&'static GemmaCalls),
 }
 
 /// What a backslash and what follows it stand for. Numbers are lengths in bytes, the backslash included.
@@ -51,7 +52,7 @@ impl Quote {
         match self {
             Self::Python { byte, .. } => byte,
             Self::Json => b'"',
-            Self::Marker(marker) => marker.bytes().next().unwrap_or_default(),
+            Self::Marker(table) => table.quote.bytes().next().unwrap_or_default(),
         }
     }
 
@@ -61,7 +62,7 @@ impl Quote {
             Self::Python { triple: false, .. } | Self::Json => return Some(Some(1)),
             Self::Python { byte: b'"', .. } => "\"\"\"",
             Self::Python { .. } => "'''",
-            Self::Marker(marker) => marker,
+            Self::Marker(table) => table.quote,
         };
         starts(rest, marker).map(|yes| yes.then_some(marker.len()))
     }
@@ -238,7 +239,7 @@ pub(in crate::reader) fn escape_json(text: &str, json: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escape, Quote, Special};
+    use super::{Escape, GemmaCalls, Quote, Special};
 
     #[test]
     fn escapes() {
@@ -276,7 +277,7 @@ mod tests {
             (raw, "\\\"", Escape::Itself(2)),
             (Quote::Json, "\\/", Escape::Char('/', 2)),
             (Quote::Json, "\\x41", Escape::Wrong(1)),
-            (Quote::Marker("<q>"), "\\", Escape::Itself(1)),
+            (Quote::Marker(&GemmaCalls { open: "", close: "", quote: "<q>" }), "\\", Escape::Itself(1)),
         ] {
             assert_eq!(quote.escape(text), expected, "{text}");
         }
@@ -286,7 +287,7 @@ mod tests {
     fn plain_text_ends_at_the_first_special_byte() {
         let single = Quote::Python { byte: b'\'', triple: false, raw: false };
         let triple = Quote::Python { byte: b'\'', triple: true, raw: false };
-        let marker = Quote::Marker("'>");
+        let marker = Quote::Marker(&GemmaCalls { open: "", close: "", quote: "'>" });
         for (quote, json, expected) in [
             (single, false, &b"'\\\n"[..]),
             (single, true, b"'\\\"\n"),

@@ -1,12 +1,14 @@
 //! Words: names, keys and literals such as `True`, which may come a byte at a time.
 
+use crate::reader::buffer::Buffer;
+
 /// The longest word in bytes.
 pub(in crate::reader) const WORD_CAP: usize = 256;
 
 /// A word that is being read.
 #[derive(Debug, Default)]
 pub(in crate::reader) struct Word {
-    text: String,
+    text: Buffer,
 }
 
 /// How a word stands.
@@ -31,6 +33,11 @@ impl Word {
 
     pub(in crate::reader) fn clear(&mut self) {
         self.text.clear();
+    }
+
+    /// Forgets the word and gives its memory back.
+    pub(in crate::reader) fn free(&mut self) {
+        self.text.free();
     }
 
     /// Adds as much of a text to the word as it holds: how many bytes, wherever the text was cut into chunks.

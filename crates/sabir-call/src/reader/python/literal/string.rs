@@ -2,6 +2,7 @@
 
 use crate::event::{ArgForm, Event, Sink};
 use crate::fault::{Fault, FaultKind};
+use crate::json::WHOLE;
 
 use super::{Literal, Next, Notation, Role, Scope, State};
 use crate::reader::python::text::{Escape, Quote, Special, escape_json, starts};
@@ -22,8 +23,8 @@ impl Literal {
             }
             (Notation::Python, [a @ (b'"' | b'\''), ..]) => quote(*a, false, 1),
             (Notation::Gemma(_), [b'"', ..]) => Some(Some((Quote::Json, 1))),
-            (Notation::Gemma(marker), _) => {
-                starts(rest, marker).map(|yes| yes.then_some((Quote::Marker(marker), marker.len())))
+            (Notation::Gemma(table), _) => {
+                starts(rest, table.quote).map(|yes| yes.then_some((Quote::Marker(table), table.quote.len())))
             }
             _ => Some(None),
         }
@@ -213,8 +214,9 @@ impl Literal {
     /// Tells the first lone surrogate.
     fn tell_lone(&mut self, scope: Scope<'_>, at: usize, out: &mut dyn Sink) {
         if !std::mem::replace(&mut self.lone, true) {
-            let message = "a lone surrogate escape, which no text can hold; read as U+FFFD";
-            self.warn(scope, Fault::warning(FaultKind::MalformedJson, scope.span(at, 1), message), out);
+            let message = "a lone surrogate escape, which no text can hold";
+            let fault = Fault::error(FaultKind::MalformedJson, scope.span(at, 1), message);
+            self.warn(scope, fault.hint(WHOLE), out);
         }
     }
 

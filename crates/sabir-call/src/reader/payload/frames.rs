@@ -1,0 +1,101 @@
+//! The brackets that are open around and in a call: a stack of two bits a level.
+//!
+//! Supported: as many levels as `DEPTH` in `value.rs` allows, and a call in the innermost.
+//!
+//! Unsupported: more than thirty-two; they are never asked for.
+//!
+//! Grammar as implemented: see `payload.rs`.
+
+use crate::fault::Span;
+
+/// A bracket that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// An array of calls.
+    List,
+    /// A call's object.
+    Item,
+    /// An object inside a call that holds what belongs to it.
+    Inner,
+    /// An object that holds an array of calls and is none itself.
+    Wrapper,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    levels: u64,
+    depth: u8,
+    /// Strings in single quotes in wrappers, which the next call tells, with the level of each wrapper.
+    slips: Option<Box<Slips>>,
+}
+
+#[derive(Debug, Default)]
+struct Slips {
+    all: Vec<(u8, Span)>,
+}
+
+impl Frames {
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.depth)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.depth == 0
+    }
+
+    /// The innermost bracket.
+    pub(super) fn last(&self) -> Option<Frame> {
+        self.outward().next()
+    }
+
+    /// From the innermost bracket on.
+    pub(super) fn outward(&self) -> impl Iterator<Item = Frame> {
+        let levels = self.levels;
+        (0..self.depth).map(move |up| match levels >> (2 * u32::from(up)) & 3 {
+            0 => Frame::List,
+            1 => Frame::Item,
+            2 => Frame::Inner,
+            _ => Frame::Wrapper,
+        })
+    }
+
+    pub(super) fn push(&mut self, frame: Frame) {
+        let kind = match frame {
+            Frame::List => 0,
+            Frame::Item => 1,
+            Frame::Inner => 2,
+            Frame::Wrapper => 3,
+        };
+        self.levels = self.levels << 2 | kind;
+        self.depth += 1;
+    }
+
+    /// Opens a wrapper with its string in single quotes.
+    pub(super) fn wrap(&mut self, slip: Option<Span>) {
+        self.push(Frame::Wrapper);
+        if let Some(slip) = slip {
+            self.slips.get_or_insert_default().all.push((self.depth, slip));
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Frame> {
+        let last = self.last()?;
+        // What no call has told by then, none will.
+        if let Some(slips) = &mut self.slips {
+            slips.all.retain(|(depth, _)| *depth < self.depth);
+        }
+        self.levels >>= 2;
+        self.depth -= 1;
+        Some(last)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The strings in single quotes that have not been told.
+    pub(super) fn take_slips(&mut self) -> impl Iterator<Item = Span> + use<> {
+        self.slips.take().into_iter().flat_map(|slips| slips.all).map(|(_, slip)| slip)
+    }
+}

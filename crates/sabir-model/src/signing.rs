@@ -1,0 +1,278 @@
+//! Signature version 4: how Amazon knows who asks.
+//!
+//! # Supported
+//! Requests with a body in one piece, signed in their headers: `host`, `x-amz-date`, and the token of temporary keys. The
+//! path is escaped once more for the signature, as every service but S3 wants it.
+//!
+//! # Unsupported
+//! Chunked and unsigned bodies, signatures in the query, paths with `.` and `..`, and version 4a.
+//!
+//! Nothing here has a clock: the time comes with the keys, from whoever made them.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, Mac};
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use sabir_call::{ModelError, ModelErrorKind};
+use sha2::{Digest, Sha256};
+
+use crate::refusal::Asked;
+use crate::secret::Secret;
+
+/// The service whose requests are signed.
+const SERVICE: &str = "bedrock";
+
+/// Keys that sign requests; they are never sent themselves.
+#[derive(Debug, Clone)]
+pub struct Signing {
+    /// The id of the access key, which is public.
+    pub access_key: String,
+    /// The secret access key.
+    pub secret_key: Secret,
+    /// The token of temporary keys; `None` for lasting ones.
+    pub token: Option<Secret>,
+    /// The region of the endpoint, such as `eu-west-1`.
+    pub region: String,
+    /// The time, usually [`SystemTime::now`]. Amazon refuses a signature that is five minutes off.
+    pub clock: fn() -> SystemTime,
+}
+
+/// What of a request is signed.
+struct Request<'a> {
+    method: &'a str,
+    host: &'a str,
+    /// As it is sent.
+    path: &'a str,
+    /// As it is sent, without the question mark.
+    query: &'a str,
+    body: &'a [u8],
+}
+
+/// Where and when a signature counts.
+struct Scope<'a> {
+    /// `20150830T123600Z`.
+    stamp: String,
+    region: &'a str,
+    service: &'a str,
+}
+
+impl Asked<'_> {
+    /// The headers that sign a request; none where a key says who asks. Each attempt is signed anew, for the time counts.
+    pub(crate) fn signature(self, body: &[u8]) -> Result<HeaderMap, ModelError> {
+        let keyed = self.provider.key.as_ref().is_some_and(|key| !key.is_empty());
+        match self.provider.signing.as_ref().filter(|_| !keyed) {
+            Some(signing) => signing.headers(&self.provider.url(self.model), body, self),
+            None => Ok(HeaderMap::new()),
+        }
+    }
+}
+
+impl Signing {
+    /// The headers that a request needs. An address that is none needs none: it cannot be asked anyway.
+    fn headers(&self, url: &str, body: &[u8], asked: Asked<'_>) -> Result<HeaderMap, ModelError> {
+        let mut headers = HeaderMap::new();
+        let Ok(url) = Url::parse(url) else { return Ok(headers) };
+        let host = match (url.host_str().unwrap_or_default(), url.port()) {
+            (host, Some(port)) => format!("{host}:{port}"),
+            (host, None) => host.to_owned(),
+        };
+        let query = url.query().unwrap_or_default();
+        let request = Request { method: "POST", host: &host, path: url.path(), query, body };
+        let now = (self.clock)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let scope = Scope { stamp: stamp(now), region: &self.region, service: SERVICE };
+        let authorization = self.authorization(&request, &scope);
+        let token = self.token.as_ref().map(|token| (TOKEN, token.expose()));
+        let own = [(AUTHORIZATION, authorization.as_str()), (DATE, scope.stamp.as_str())];
+        for (name, value) in own.into_iter().chain(token) {
+            let mut value = HeaderValue::try_from(value).map_err(|_| {
+                let name = &asked.provider.name;
+                asked.error(ModelErrorKind::Key, format!("a key for {name} holds characters that HTTP does not allow"))
+            })?;
+            // The time is no secret, but a recording compares what is none, and is played at another time.
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    fn authorization(&self, request: &Request<'_>, scope: &Scope<'_>) -> String {
+        let (canonical, names) = canonical(request, &scope.stamp, self.token.as_ref().map(Secret::expose));
+        let (day, region, service) = (scope.day(), scope.region, scope.service);
+        let place = format!("{day}/{region}/{service}/aws4_request");
+        let text = format!("AWS4-HMAC-SHA256\n{}\n{place}\n{}", scope.stamp, hex(&Sha256::digest(canonical)));
+        let signature = hex(&keyed(&signing_key(&self.secret_key, scope), &text));
+        let access = &self.access_key;
+        format!("AWS4-HMAC-SHA256 Credential={access}/{place}, SignedHeaders={names}, Signature={signature}")
+    }
+}
+
+const DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+
+impl Scope<'_> {
+    fn day(&self) -> &str {
+        self.stamp.split('T').next().unwrap_or_default()
+    }
+}
+
+/// The request in the one form that is signed, and the names of its headers.
+fn canonical(request: &Request<'_>, stamp: &str, token: Option<&str>) -> (String, &'static str) {
+    let mut headers = format!("host:{}\nx-amz-date:{stamp}\n", request.host);
+    let names = match token {
+        Some(token) => {
+            let _ = writeln!(headers, "x-amz-security-token:{token}");
+            "host;x-amz-date;x-amz-security-token"
+        }
+        None => "host;x-amz-date",
+    };
+    let mut query: Vec<String> = request.query.split('&').filter(|pair| !pair.is_empty()).map(pair).collect();
+    query.sort_unstable();
+    let body = hex(&Sha256::digest(request.body));
+    let path = escaped(request.path);
+    let text = format!("{}\n{path}\n{}\n{headers}\n{names}\n{body}", request.method, query.join("&"));
+    (text, names)
+}
+
+/// A pair of the query; one without a value has an empty one.
+fn pair(pair: &str) -> String {
+    if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") }
+}
+
+/// A path with everything escaped that may be, the signs of escapes too.
+fn escaped(path: &str) -> String {
+    path.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
+}
+
+/// A key that is good for one day, one region and one service.
+fn signing_key(secret: &Secret, scope: &Scope<'_>) -> [u8; 32] {
+    let first = format!("AWS4{}", secret.expose());
+    let day = keyed(first.as_bytes(), scope.day());
+    [scope.region, scope.service, "aws4_request"].iter().fold(day, |key, text| keyed(&key, text))
+}
+
+fn keyed(key: &[u8], text: &str) -> [u8; 32] {
+    // A key may have any length.
+    let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
+    hmac.update(text.as_bytes());
+    hmac.finalize().into_bytes().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A time since 1970 as `20150830T123600Z`.
+fn stamp(since: Duration) -> String {
+    let seconds = since.as_secs();
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    // Days are counted from the first of March of the year 0, so that a leap day is the last of its year.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_wire::Wire;
+
+    use super::*;
+    use crate::provider::Provider;
+
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+
+    fn scope<'a>(stamp: &str, region: &'a str, service: &'a str) -> Scope<'a> {
+        Scope { stamp: stamp.to_owned(), region, service }
+    }
+
+    /// The example of Amazon's documentation on deriving a key.
+    #[test]
+    fn a_key_is_derived_as_published() {
+        let key = signing_key(&Secret::new(SECRET), &scope("20120215T000000Z", "us-east-1", "iam"));
+        assert_eq!(hex(&key), "f4780e2d9f65fa895f9c67b32ce1baf0b0d8a43505a000a1a9e090d414db404d");
+    }
+
+    /// Rows of Amazon's test suite for signature version 4.
+    #[test]
+    fn requests_are_signed_as_published() {
+        let check = |method: &str, path: &str, query: &str, token: Option<&str>, signature: &str| {
+            let signing = Signing {
+                access_key: "AKIDEXAMPLE".into(),
+                secret_key: Secret::new(SECRET),
+                token: token.map(Secret::new),
+                region: "us-east-1".into(),
+                clock: || UNIX_EPOCH,
+            };
+            let request = Request { method, host: "example.amazonaws.com", path, query, body: b"" };
+            let names = if token.is_some() { ";x-amz-security-token" } else { "" };
+            let expected = format!(
+                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, \
+                 SignedHeaders=host;x-amz-date{names}, Signature={signature}"
+            );
+            let scope = scope("20150830T123600Z", "us-east-1", "service");
+            assert_eq!(signing.authorization(&request, &scope), expected, "{method} {path}?{query}");
+        };
+        // get-vanilla, post-vanilla, get-utf8, get-vanilla-query-order-key-case, get-vanilla-with-session-token.
+        check("GET", "/", "", None, "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31");
+        check("POST", "/", "", None, "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b");
+        check("GET", "/ሴ", "", None, "8318018e0b0f223aa2bbf98705b62bb787dc9c0e678f255a891fd03141be5d85");
+        let query = "Param2=value2&Param1=value1";
+        check("GET", "/", query, None, "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500");
+        let token = "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267";
+        check("GET", "/", "", Some(token), "07ec1639c89043aa0e3e2de82b96708f198cceab042d4a97044c66dd9f74e7f8");
+    }
+
+    /// The signature that Amazon's own client for Python makes of this request.
+    #[test]
+    fn a_model_of_slashes_and_colons_is_signed_as_botocore_does() {
+        let signing = Signing {
+            access_key: "AKIDEXAMPLE".into(),
+            secret_key: Secret::new(SECRET),
+            token: Some(Secret::new("temporary")),
+            region: "eu-west-1".into(),
+            clock: || UNIX_EPOCH + Duration::from_secs(1_440_938_160),
+        };
+        let mut provider = Provider::new("b", Wire::Bedrock, "https://bedrock-runtime.eu-west-1.amazonaws.com", None);
+        provider.signing = Some(signing);
+        let asked = Asked { provider: &provider, model: "arn:aws:bedrock:eu-west-1:1:inference-profile/a.b-v1:0" };
+        let headers = asked.signature(br#"{"messages":[]}"#).unwrap();
+        let expected = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/eu-west-1/bedrock/aws4_request, \
+                        SignedHeaders=host;x-amz-date;x-amz-security-token, \
+                        Signature=1198a34375b8833914b68f08e8019a31a875dd76e9a85379bc2e598111fa70c6";
+        assert_eq!(headers.get(AUTHORIZATION).unwrap(), expected);
+    }
+
+    #[test]
+    fn times_are_written_as_amazon_wants_them() {
+        let check = |seconds: u64, expected: &str| assert_eq!(stamp(Duration::from_secs(seconds)), expected);
+        check(0, "19700101T000000Z");
+        check(1_440_938_160, "20150830T123600Z");
+        check(951_782_400, "20000229T000000Z");
+        check(1_709_251_199, "20240229T235959Z");
+        check(1_709_251_200, "20240301T000000Z");
+        check(4_107_542_400, "21000301T000000Z");
+    }
+
+    #[test]
+    fn an_escaped_path_is_escaped_again() {
+        assert_eq!(escaped("/model/a%3A0/converse"), "/model/a%253A0/converse");
+    }
+}

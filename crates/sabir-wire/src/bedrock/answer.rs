@@ -1,0 +1,292 @@
+//! Amazon Bedrock: events to response bodies.
+
+use sabir_call::{Draft, DraftPart, DraftState, Event, ModelErrorKind, StopReason, Usage};
+use serde_json::{Map, Value, json};
+
+use super::{NAME, stop_word};
+use crate::arguments::{ArgumentWriter, object};
+use crate::failure::ProviderError;
+use crate::frames::{HeaderValue, encode};
+use crate::replay::pieces;
+use crate::wire::{Head, Writer};
+
+/// The most bytes of text in one frame; escaped, they are still within a frame's limit.
+const MAX_PIECE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    head: Head,
+    begun: bool,
+    /// The text or reasoning block that is open, by index.
+    open: Option<(u64, Prose)>,
+    next: u64,
+    calls: Vec<OpenCall>,
+    called: bool,
+    usage: Usage,
+    stop: Option<(StopReason, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prose {
+    Text,
+    Reasoning,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    index: u32,
+    block: u64,
+    arguments: ArgumentWriter,
+}
+
+impl Answer {
+    pub(crate) fn new(head: Head) -> Self {
+        Self {
+            head,
+            begun: false,
+            open: None,
+            next: 0,
+            calls: Vec::new(),
+            called: false,
+            usage: Usage::default(),
+            stop: None,
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if !self.begun {
+            self.begun = true;
+            send("messageStart", &json!({"role": "assistant"}), out);
+        }
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        if let Some((index, _)) = self.open.take() {
+            stop(index, out);
+        }
+    }
+
+    /// The index of a new block. A block of text or reasoning has no start.
+    fn block(&mut self, start: Option<Value>, out: &mut Vec<u8>) -> u64 {
+        self.begin(out);
+        self.close(out);
+        let index = self.next;
+        self.next += 1;
+        if let Some(start) = start {
+            send("contentBlockStart", &json!({"start": start, "contentBlockIndex": index}), out);
+        }
+        index
+    }
+
+    fn prose(&mut self, kind: Prose, out: &mut Vec<u8>) -> u64 {
+        match self.open {
+            Some((index, known)) if known == kind => index,
+            _ => {
+                let index = self.block(None, out);
+                self.open = Some((index, kind));
+                index
+            }
+        }
+    }
+
+    fn opaque(&mut self, data: &Value, out: &mut Vec<u8>) {
+        if let Some(signature) = data.pointer(SIGNATURE) {
+            let index = self.prose(Prose::Reasoning, out);
+            delta(index, &json!({"reasoningContent": {"signature": signature}}), out);
+            self.close(out);
+        } else if let Some(hidden) = data.get("reasoningContent") {
+            let index = self.block(None, out);
+            delta(index, &json!({"reasoningContent": hidden}), out);
+            stop(index, out);
+        } else {
+            self.kept(data.clone(), out);
+        }
+    }
+
+    /// A call of the provider's own, or its result: what comes as a delta is taken out of the start.
+    fn kept(&mut self, mut data: Value, out: &mut Vec<u8>) {
+        let mut take = |path: &str, key: &str| data.pointer_mut(path)?.as_object_mut()?.shift_remove(key);
+        let (input, content) = (take("/toolUse", "input"), take("/toolResult", "content"));
+        let index = self.block(Some(data), out);
+        if let Some(input) = input {
+            delta(index, &json!({"toolUse": {"input": input.to_string()}}), out);
+        }
+        if let Some(content) = content {
+            delta(index, &json!({"toolResult": content}), out);
+        }
+        stop(index, out);
+    }
+
+    fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
+        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
+            let mut fragment = String::new();
+            write(&mut call.arguments, &mut fragment);
+            for piece in pieces(&fragment, MAX_PIECE) {
+                delta(call.block, &json!({"toolUse": {"input": piece}}), out);
+            }
+        }
+    }
+}
+
+/// Where a signature stands in a reasoning block.
+const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
+
+impl Writer for Answer {
+    fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+        match event {
+            Event::Text { text } => {
+                let index = self.prose(Prose::Text, out);
+                pieces(text, MAX_PIECE).for_each(|text| delta(index, &json!({"text": text}), out));
+            }
+            Event::Thought { text } => {
+                let index = self.prose(Prose::Reasoning, out);
+                let thought = |text| json!({"reasoningContent": {"text": text}});
+                pieces(text, MAX_PIECE).for_each(|text| delta(index, &thought(text), out));
+            }
+            Event::CallStart { index, id, name, .. } => {
+                self.called = true;
+                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let block = self.block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
+                self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
+            }
+            Event::ArgStart { index, name, form, .. } => {
+                self.call(index, |arguments, out| arguments.start(name, form, out), out);
+            }
+            Event::ArgDelta { index, text } => self.call(index, |arguments, out| arguments.delta(text, out), out),
+            Event::ArgEnd { index, lead, .. } => self.call(index, |arguments, out| arguments.end(lead, out), out),
+            Event::CallEnd { index, .. } => {
+                self.call(index, ArgumentWriter::close, out);
+                if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
+                    stop(self.calls.remove(position).block, out);
+                }
+            }
+            Event::CallCut { index, .. } => self.call(index, ArgumentWriter::cut, out),
+            Event::Usage(usage) => self.usage.update(usage),
+            Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
+            Event::Opaque(opaque) if opaque.wire == NAME => self.opaque(&opaque.data, out),
+            Event::Source { .. } | Event::Mark(_) | Event::Opaque(_) | Event::Fault(_) => {}
+        }
+    }
+
+    fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
+        let kind = error_kind(error);
+        let headers = [
+            (":exception-type", HeaderValue::Text(&kind)),
+            (":content-type", HeaderValue::Text("application/json")),
+            (":message-type", HeaderValue::Text("exception")),
+        ];
+        // An error's words are few.
+        let _ = encode(&headers, json!({"message": error.message}).to_string().as_bytes(), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.begin(out);
+        self.close(out);
+        // Calls that were cut: their blocks end, their JSON does not.
+        for call in std::mem::take(&mut self.calls) {
+            stop(call.block, out);
+        }
+        let default = if self.called { StopReason::Calls } else { StopReason::End };
+        let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
+        send("messageStop", &json!({"stopReason": stop_word(reason, &raw)}), out);
+        send("metadata", &json!({"usage": usage(self.usage), "metrics": metrics()}), out);
+    }
+}
+
+pub(crate) fn whole(_: &Head, draft: &Draft) -> Value {
+    let mut content: Vec<Value> = Vec::new();
+    for part in &draft.parts {
+        match part {
+            DraftPart::Text(text) => content.push(json!({"text": text})),
+            DraftPart::Thought(text) => content.push(json!({"reasoningContent": {"reasoningText": {"text": text}}})),
+            DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
+            DraftPart::Call(call) => {
+                let id = call.id.clone().unwrap_or_else(|| format!("call_{}", call.index));
+                let input = object(&call.arguments);
+                content.push(json!({"toolUse": {"toolUseId": id, "name": call.name, "input": input}}));
+            }
+            DraftPart::Opaque(opaque) if opaque.wire == NAME => sign(&opaque.data, &mut content),
+            DraftPart::Opaque(_) => {}
+        }
+    }
+    let called = draft.calls().any(|call| !matches!(call.state, DraftState::Cut(_)));
+    let default = if called { StopReason::Calls } else { StopReason::End };
+    let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
+    json!({
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": stop_word(reason, raw), "usage": usage(draft.usage), "metrics": metrics(),
+    })
+}
+
+/// Puts a signature into the reasoning block before it, and any other state into a block of its own.
+fn sign(data: &Value, content: &mut Vec<Value>) {
+    let Some(signature) = data.pointer(SIGNATURE) else { return content.push(data.clone()) };
+    let inside = content.last_mut().and_then(|block| block.pointer_mut("/reasoningContent/reasoningText"));
+    match inside.and_then(Value::as_object_mut).filter(|block| !block.contains_key("signature")) {
+        Some(block) => {
+            block.insert("signature".to_owned(), signature.clone());
+        }
+        None => content.push(json!({"reasoningContent": {"reasoningText": {"text": "", "signature": signature}}})),
+    }
+}
+
+/// The type belongs into the header `x-amzn-errortype`; clients also look for it here.
+pub(crate) fn error_body(error: &ProviderError) -> Value {
+    json!({"__type": error_kind(error), "message": error.message})
+}
+
+/// The provider's own name for such an error, or the one that was reported if it is one of its names.
+fn error_kind(error: &ProviderError) -> String {
+    if error.code.ends_with("Exception") {
+        return error.code.clone();
+    }
+    let name = match error.kind {
+        ModelErrorKind::Key => "accessDeniedException",
+        ModelErrorKind::UnknownModel => "resourceNotFoundException",
+        ModelErrorKind::Rejected | ModelErrorKind::TooLong => "validationException",
+        ModelErrorKind::RateLimited => "throttlingException",
+        ModelErrorKind::Unavailable | ModelErrorKind::Unreachable => "serviceUnavailableException",
+        _ => "internalServerException",
+    };
+    name.to_owned()
+}
+
+/// The provider counts cached input apart from the rest, and all of it in the total.
+fn usage(usage: Usage) -> Value {
+    let (input, output) = (usage.input.unwrap_or_default(), usage.output.unwrap_or_default());
+    let cached = usage.cache_read.unwrap_or_default().saturating_add(usage.cache_write.unwrap_or_default());
+    let mut value = Map::new();
+    value.insert("inputTokens".to_owned(), json!(input.saturating_sub(cached)));
+    value.insert("outputTokens".to_owned(), json!(output));
+    value.insert("totalTokens".to_owned(), json!(input.max(cached).saturating_add(output)));
+    if let Some(read) = usage.cache_read {
+        value.insert("cacheReadInputTokens".to_owned(), json!(read));
+    }
+    if let Some(written) = usage.cache_write {
+        value.insert("cacheWriteInputTokens".to_owned(), json!(written));
+    }
+    Value::Object(value)
+}
+
+/// Clients insist on a latency; without a clock there is none.
+fn metrics() -> Value {
+    json!({"latencyMs": 0})
+}
+
+fn delta(index: u64, delta: &Value, out: &mut Vec<u8>) {
+    send("contentBlockDelta", &json!({"delta": delta, "contentBlockIndex": index}), out);
+}
+
+fn stop(index: u64, out: &mut Vec<u8>) {
+    send("contentBlockStop", &json!({"contentBlockIndex": index}), out);
+}
+
+fn send(kind: &str, body: &Value, out: &mut Vec<u8>) {
+    let headers = [
+        (":event-type", HeaderValue::Text(kind)),
+        (":content-type", HeaderValue::Text("application/json")),
+        (":message-type", HeaderValue::Text("event")),
+    ];
+    // Text comes in pieces. Only provider state can be too long, and a frame of it could not be read.
+    let _ = encode(&headers, body.to_string().as_bytes(), out);
+}

@@ -1,0 +1,357 @@
+//! Binary event streams (`application/vnd.amazon.eventstream`): bytes in, frames out, and back.
+//!
+//! # Supported
+//! Frames of Amazon's event stream encoding, cut anywhere: both checksums, headers of all ten types, any payload.
+//!
+//! # Unsupported
+//! Frames above [`MAX_EVENT`], and headers whose name or text is no UTF-8: such a frame is damaged.
+//!
+//! # Grammar as implemented
+//! ```text
+//! stream  = *frame
+//! frame   = total headers crc *header *any crc    ; the last crc is over all that precedes it in the frame
+//! total   = u32                                  ; of the whole frame, checksums included
+//! headers = u32                                  ; of the headers alone
+//! crc     = u32                                  ; CRC-32 (IEEE); the first one is over total and headers
+//! header  = u8 name type value                   ; the number counts the bytes of the name, at least one
+//! type    = 0 / 1                                ; true, false: no value
+//!         / 2 / 3 / 4 / 5                        ; i8, i16, i32, i64
+//!         / 6 / 7                                ; u16 and so many bytes; u16 and so many bytes of UTF-8
+//!         / 8 / 9                                ; i64, milliseconds since 1970; 16 bytes, a UUID
+//! ```
+//! All numbers are big-endian.
+//!
+//! Where the checksum of a frame is wrong, but its prelude is right, the next frame begins where the prelude says. Where
+//! the prelude itself is wrong, nothing says how long the frame is: what follows is searched for the next right prelude.
+//! Either is one [`FrameEvent::Damaged`]. JSON holds no byte 0, so a payload of it is not taken for a prelude.
+//!
+//! Every byte is checked once, and copied at most once; a frame that lies in one chunk is borrowed from it.
+
+use crc32fast::hash;
+
+use crate::sse::MAX_EVENT;
+
+/// Total, headers, checksum.
+const PRELUDE: usize = 12;
+
+/// The prelude and the checksum at the end.
+const SMALLEST: usize = PRELUDE + 4;
+
+/// What a decoder delivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameEvent<'a> {
+    /// A frame whose checksums are right.
+    Frame(Frame<'a>),
+    /// Bytes that are no frame; what is wrong with them.
+    Damaged(&'static str),
+    /// A frame above [`MAX_EVENT`], which is dropped.
+    TooLong,
+}
+
+/// One frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Headers as they stand in the frame; they have been read once.
+    headers: &'a [u8],
+    /// The payload, of whatever type the headers say.
+    pub payload: &'a [u8],
+}
+
+/// The value of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderValue<'a> {
+    /// Yes or no.
+    Bool(bool),
+    /// One byte.
+    Byte(i8),
+    /// Two bytes.
+    Short(i16),
+    /// Four bytes.
+    Int(i32),
+    /// Eight bytes.
+    Long(i64),
+    /// At most 65,535 bytes.
+    Bytes(&'a [u8]),
+    /// At most 65,535 bytes of text.
+    Text(&'a str),
+    /// Milliseconds since 1970.
+    Time(i64),
+    /// The sixteen bytes of a UUID.
+    Uuid([u8; 16]),
+}
+
+/// Why something cannot be written as a frame: the frame would exceed [`MAX_EVENT`], or a header its own limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a frame holds at most {MAX_EVENT} bytes, and a header a name of 1 to 255 and a value of at most 65535 bytes")]
+pub struct FrameError;
+
+/// A decoder that does no I/O. Memory is bounded by [`MAX_EVENT`].
+#[derive(Debug, Default)]
+pub struct FrameDecoder {
+    /// The frame that the last chunk left unfinished.
+    held: Vec<u8>,
+    /// So many bytes are still to come of a frame that is dropped.
+    skip: u64,
+    /// No prelude has been right since the last damage, which has been told.
+    lost: bool,
+}
+
+/// What a prelude says.
+enum Prelude {
+    /// The frame has so many bytes.
+    Total(usize),
+    /// The same, and that is too many.
+    TooLong(u64),
+    Wrong,
+}
+
+impl FrameDecoder {
+    /// A decoder at the start of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next bytes and delivers every frame that they complete.
+    pub fn push(&mut self, chunk: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            if self.skip > 0 {
+                let skip = usize::try_from(self.skip).unwrap_or(usize::MAX).min(rest.len());
+                rest = rest.get(skip..).unwrap_or_default();
+                self.skip -= skip as u64;
+            } else if self.held.is_empty() {
+                rest = self.fresh(rest, out);
+            } else {
+                rest = self.carried(rest, out);
+            }
+        }
+    }
+
+    /// Tells of a frame that the stream left unfinished. The decoder is as new afterwards.
+    pub fn finish(&mut self, out: &mut impl FnMut(FrameEvent<'_>)) {
+        if !self.held.is_empty() && !self.lost {
+            out(FrameEvent::Damaged("the stream ended inside a frame"));
+        }
+        *self = Self::default();
+    }
+
+    /// Reads at the beginning of a frame; hands back what is left.
+    fn fresh<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+        let Some(prelude) = bytes.get(..PRELUDE) else {
+            self.held.extend_from_slice(bytes);
+            return &[];
+        };
+        match self.measure(prelude, out) {
+            Some(total) => {
+                let Some((frame, rest)) = bytes.split_at_checked(total) else {
+                    self.held.extend_from_slice(bytes);
+                    return &[];
+                };
+                out(read(frame));
+                rest
+            }
+            // The bytes to skip are still there; of a wrong prelude only the first byte is known to be none.
+            None if self.skip > 0 => bytes,
+            None => bytes.get(1..).unwrap_or_default(),
+        }
+    }
+
+    /// Adds to the frame that is held; hands back what is left.
+    fn carried<'c>(&mut self, bytes: &'c [u8], out: &mut impl FnMut(FrameEvent<'_>)) -> &'c [u8] {
+        // A prelude that is held as a whole was right when it became whole.
+        let known = self.held.len() >= PRELUDE;
+        let wanted = if known { number(&self.held) as usize } else { PRELUDE };
+        let missing = wanted.saturating_sub(self.held.len());
+        let (more, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
+        self.held.extend_from_slice(more);
+        if self.held.len() < wanted {
+            return rest;
+        }
+        if known {
+            out(read(&self.held));
+            self.held.clear();
+            return rest;
+        }
+        let held = std::mem::take(&mut self.held);
+        let measured = self.measure(&held, out);
+        self.held = held;
+        if measured.is_none() {
+            if self.skip > 0 {
+                self.skip -= PRELUDE as u64;
+                self.held.clear();
+            } else {
+                self.held.remove(0);
+            }
+        }
+        rest
+    }
+
+    /// The length of the frame that this prelude opens; `None` where it is no prelude, or one of a frame to be skipped.
+    fn measure(&mut self, prelude: &[u8], out: &mut impl FnMut(FrameEvent<'_>)) -> Option<usize> {
+        match weigh(prelude) {
+            Prelude::Total(total) => {
+                self.lost = false;
+                Some(total)
+            }
+            // Behind damage it is rather no prelude: `ff ff ff ff 00 00 00 00` has the checksum `ff ff ff ff`.
+            Prelude::TooLong(total) if !self.lost => {
+                self.skip = total;
+                out(FrameEvent::TooLong);
+                None
+            }
+            Prelude::TooLong(_) | Prelude::Wrong => {
+                if !std::mem::replace(&mut self.lost, true) {
+                    out(FrameEvent::Damaged("the beginning of a frame is damaged"));
+                }
+                None
+            }
+        }
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// The headers, in their order.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, HeaderValue<'a>)> {
+        let mut rest = self.headers;
+        std::iter::from_fn(move || {
+            let (header, behind) = header(rest)?;
+            rest = behind;
+            Some(header)
+        })
+    }
+
+    /// The first header of that name, if it is text.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.headers().find(|(known, _)| *known == name).and_then(|(_, value)| match value {
+            HeaderValue::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+}
+
+/// Writes one frame.
+///
+/// # Errors
+/// What exceeds a limit; nothing has been written then.
+pub fn encode(headers: &[(&str, HeaderValue<'_>)], payload: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let mut head = Vec::new();
+    for (name, value) in headers {
+        head.push(u8::try_from(name.len()).ok().filter(|length| *length > 0).ok_or(FrameError)?);
+        head.extend_from_slice(name.as_bytes());
+        write_value(*value, &mut head)?;
+    }
+    let total = SMALLEST + head.len() + payload.len();
+    if total > MAX_EVENT {
+        return Err(FrameError);
+    }
+    let number = |length: usize| u32::try_from(length).unwrap_or_default().to_be_bytes();
+    let start = out.len();
+    out.extend_from_slice(&number(total));
+    out.extend_from_slice(&number(head.len()));
+    let sum = hash(out.get(start..).unwrap_or_default());
+    out.extend_from_slice(&sum.to_be_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(payload);
+    let sum = hash(out.get(start..).unwrap_or_default());
+    out.extend_from_slice(&sum.to_be_bytes());
+    Ok(())
+}
+
+fn write_value(value: HeaderValue<'_>, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    match value {
+        HeaderValue::Bool(yes) => out.push(u8::from(!yes)),
+        HeaderValue::Byte(number) => put(2, &number.to_be_bytes(), out),
+        HeaderValue::Short(number) => put(3, &number.to_be_bytes(), out),
+        HeaderValue::Int(number) => put(4, &number.to_be_bytes(), out),
+        HeaderValue::Long(number) => put(5, &number.to_be_bytes(), out),
+        HeaderValue::Bytes(bytes) => put_long(6, bytes, out)?,
+        HeaderValue::Text(text) => put_long(7, text.as_bytes(), out)?,
+        HeaderValue::Time(number) => put(8, &number.to_be_bytes(), out),
+        HeaderValue::Uuid(bytes) => put(9, &bytes, out),
+    }
+    Ok(())
+}
+
+fn put(kind: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(bytes);
+}
+
+fn put_long(kind: u8, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let length = u16::try_from(bytes.len()).map_err(|_| FrameError)?;
+    put(kind, &length.to_be_bytes(), out);
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn weigh(prelude: &[u8]) -> Prelude {
+    let (total, headers) = (number(prelude), number(prelude.get(4..).unwrap_or_default()));
+    let sum = number(prelude.get(8..).unwrap_or_default());
+    let fits = (total as usize).checked_sub(SMALLEST).is_some_and(|room| headers as usize <= room);
+    if !fits || prelude.get(..8).map(hash) != Some(sum) {
+        return Prelude::Wrong;
+    }
+    if total as usize > MAX_EVENT { Prelude::TooLong(u64::from(total)) } else { Prelude::Total(total as usize) }
+}
+
+/// Reads a frame of which all bytes are there and the prelude is right.
+fn read(frame: &[u8]) -> FrameEvent<'_> {
+    let parts = frame.split_last_chunk().and_then(|(body, sum)| {
+        let (headers, payload) = body.get(PRELUDE..)?.split_at_checked(number(body.get(4..)?) as usize)?;
+        Some((body, u32::from_be_bytes(*sum), headers, payload))
+    });
+    let Some((_, _, headers, payload)) = parts.filter(|(body, sum, ..)| hash(body) == *sum) else {
+        return FrameEvent::Damaged("the checksum of a frame is wrong");
+    };
+    let mut rest = headers;
+    while let Some((_, behind)) = header(rest) {
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        return FrameEvent::Damaged("the headers of a frame cannot be read");
+    }
+    FrameEvent::Frame(Frame { headers, payload })
+}
+
+/// The first header, and what follows it; `None` at the end, and where there is no header that can be read.
+fn header(bytes: &[u8]) -> Option<((&str, HeaderValue<'_>), &[u8])> {
+    let (length, rest) = bytes.split_first().filter(|(length, _)| **length > 0)?;
+    let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+    let name = std::str::from_utf8(name).ok()?;
+    let (kind, rest) = rest.split_first()?;
+    let (value, rest) = match kind {
+        0 => (HeaderValue::Bool(true), rest),
+        1 => (HeaderValue::Bool(false), rest),
+        2 => fixed(rest, |bytes| HeaderValue::Byte(i8::from_be_bytes(bytes)))?,
+        3 => fixed(rest, |bytes| HeaderValue::Short(i16::from_be_bytes(bytes)))?,
+        4 => fixed(rest, |bytes| HeaderValue::Int(i32::from_be_bytes(bytes)))?,
+        5 => fixed(rest, |bytes| HeaderValue::Long(i64::from_be_bytes(bytes)))?,
+        8 => fixed(rest, |bytes| HeaderValue::Time(i64::from_be_bytes(bytes)))?,
+        9 => fixed(rest, HeaderValue::Uuid)?,
+        6 | 7 => {
+            let (length, rest) = rest.split_first_chunk()?;
+            let (bytes, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+            let value = if *kind == 6 {
+                HeaderValue::Bytes(bytes)
+            } else {
+                HeaderValue::Text(std::str::from_utf8(bytes).ok()?)
+            };
+            (value, rest)
+        }
+        _ => return None,
+    };
+    Some(((name, value), rest))
+}
+
+fn fixed<'a, const N: usize>(
+    bytes: &'a [u8],
+    value: impl FnOnce([u8; N]) -> HeaderValue<'a>,
+) -> Option<(HeaderValue<'a>, &'a [u8])> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    Some((value(*number), rest))
+}
+
+/// The number at the beginning; 0 where there are not enough bytes.
+fn number(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}

@@ -1,0 +1,132 @@
+//! Law 3 on the recordings: cut at every byte, none of them has a call that the whole one has not.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use sabir_call::{Draft, DraftCall, DraftPart, DraftState};
+use sabir_wire::{Close, Decoder, Report, Wire};
+
+use crate::corpus::{Recording, recordings};
+
+/// How many recordings are cut: the shortest of each wire and kind, then the shortest of all.
+const COUNT: usize = 60;
+
+/// Of each wire and kind so many, if they have at most [`LONGEST`] bytes: the work grows with the square of the length.
+const EACH: usize = 2;
+const LONGEST: usize = 8_000;
+
+/// What can be cut in a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Words,
+    Thoughts,
+    Calls,
+    Errors,
+}
+
+struct Whole<'a> {
+    id: u64,
+    wire: Wire,
+    body: &'a [u8],
+    draft: Draft,
+}
+
+#[test]
+fn no_cut_of_a_recording_completes_a_call() {
+    let Some(recordings) = recordings() else {
+        eprintln!("skipped: no recordings beside the workspace");
+        return;
+    };
+    let begin = Instant::now();
+    let chosen = chosen(&recordings);
+    let (mut cuts, mut kinds) = (0, BTreeMap::<String, usize>::new());
+    for (kind, whole) in &chosen {
+        *kinds.entry(format!("{} {kind:?}", whole.wire)).or_default() += 1;
+        grows(whole);
+        for cut in 0..whole.body.len() {
+            let mut draft = Draft::default();
+            let mut decoder = Decoder::new(whole.wire);
+            decoder.push(&whole.body[..cut], &mut draft);
+            decoder.finish(Close::Clean, &mut draft);
+            assert!(!draft.partial(), "recording {} cut at {cut}: a call was neither ended nor cut", whole.id);
+            check(whole, &draft, cut);
+        }
+        cuts += whole.body.len();
+    }
+    eprintln!("{} recordings, {cuts} cuts, {:?}: {kinds:?}", chosen.len(), begin.elapsed());
+    assert!(chosen.len() >= COUNT);
+    for wire in Wire::ALL.iter().filter(|wire| recordings.iter().any(|known| known.wire == wire.name())) {
+        assert!(chosen.iter().any(|(_, whole)| whole.wire == *wire), "no recording of {wire} was cut");
+    }
+}
+
+/// The recordings that are cut.
+fn chosen(recordings: &[Recording]) -> Vec<(Kind, Whole<'_>)> {
+    let mut by_length: Vec<&Recording> = recordings.iter().collect();
+    by_length.sort_by_key(|recording| recording.body.len());
+    let mut counts = BTreeMap::new();
+    let (mut chosen, mut others) = (Vec::new(), Vec::new());
+    for Recording { id, wire, body, .. } in by_length {
+        let Some(wire) = Wire::from_name(wire) else { continue };
+        let mut draft = Draft::default();
+        let mut decoder = Decoder::new(wire);
+        decoder.push(body, &mut draft);
+        let report = decoder.finish(Close::Clean, &mut draft);
+        let kind = kind(&draft, &report);
+        let count = counts.entry((wire.name(), kind)).or_insert(0);
+        *count += 1;
+        let list = if *count <= EACH && body.len() <= LONGEST { &mut chosen } else { &mut others };
+        list.push((kind, Whole { id: *id, wire, body, draft }));
+    }
+    let missing = COUNT.saturating_sub(chosen.len());
+    chosen.extend(others.into_iter().take(missing));
+    chosen
+}
+
+fn kind(draft: &Draft, report: &Report) -> Kind {
+    if report.error.is_some() {
+        Kind::Errors
+    } else if draft.calls().next().is_some() {
+        Kind::Calls
+    } else if draft.parts.iter().any(|part| matches!(part, DraftPart::Thought(_))) {
+        Kind::Thoughts
+    } else {
+        Kind::Words
+    }
+}
+
+/// Fed byte by byte, without an end: what was closed stays closed.
+fn grows(whole: &Whole<'_>) {
+    let mut draft = Draft::default();
+    let mut decoder = Decoder::new(whole.wire);
+    for (at, byte) in whole.body.iter().enumerate() {
+        decoder.push(&[*byte], &mut draft);
+        check(whole, &draft, at + 1);
+    }
+}
+
+fn check(whole: &Whole<'_>, part: &Draft, cut: usize) {
+    let id = whole.id;
+    for call in part.calls().filter(|call| call.state == DraftState::Closed) {
+        let known = whole.draft.call(call.index).filter(|known| known.state == DraftState::Closed);
+        assert_eq!(
+            Some(essence(call)),
+            known.map(essence),
+            "recording {id} cut at {cut}: a closed call is the whole one"
+        );
+    }
+    assert!(whole.draft.text().starts_with(&part.text()), "recording {id} cut at {cut}: text");
+    assert!(thoughts(&whole.draft).starts_with(&thoughts(part)), "recording {id} cut at {cut}: thoughts");
+}
+
+fn essence(call: &DraftCall) -> String {
+    format!("{:?} {} {:?}", call.id, call.name, call.arguments)
+}
+
+fn thoughts(draft: &Draft) -> String {
+    let thoughts = draft.parts.iter().filter_map(|part| match part {
+        DraftPart::Thought(text) => Some(text.as_str()),
+        _ => None,
+    });
+    thoughts.collect()
+}

@@ -38,7 +38,7 @@ pub struct Examination {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was looked at: `answers`, `streams`, `usage`, `stop_reason`, `native_calls`, `call_ids`, `argument_deltas`,
-    /// `parallel_calls`, `results`, `leaks`, or `dialect NAME`.
+    /// `call_stop_reason`, `parallel_calls`, `results`, `leaks`, or `dialect NAME`.
     pub name: String,
     /// What was seen.
     pub verdict: Verdict,
@@ -199,7 +199,7 @@ impl<'a> Examiner<'a> {
             self.find("native_calls", Verdict::No, detail);
             return None;
         };
-        let right = is_note(&call, &heard.draft, NOTE);
+        let right = is_note(&call, &heard.draft);
         let verdict = if right { Verdict::Yes } else { Verdict::No };
         self.find("native_calls", verdict, said(&call, right));
         match call.id.as_deref().filter(|id| !id.is_empty()) {
@@ -286,7 +286,7 @@ impl<'a> Examiner<'a> {
                 }
                 Ok((heard, _)) => {
                     let call = heard.draft.calls().next().cloned();
-                    let right = call.as_ref().is_some_and(|call| is_note(call, &heard.draft, NOTE));
+                    let right = call.as_ref().is_some_and(|call| is_note(call, &heard.draft));
                     let detail = call.map_or("the model wrote no call".to_owned(), |call| said(&call, right));
                     self.find(row, if right { Verdict::Yes } else { Verdict::No }, detail);
                     if right {
@@ -312,13 +312,13 @@ fn tools() -> ToolSet {
 }
 
 /// Whether it is the call that was asked for, whole.
-fn is_note(call: &DraftCall, draft: &Draft, text: &str) -> bool {
+fn is_note(call: &DraftCall, draft: &Draft) -> bool {
     let [argument] = call.arguments.as_slice() else { return false };
     call.state == DraftState::Closed
         && call.name == "note"
         && argument.name == "text"
         && argument.form != ArgForm::Json
-        && argument.text.trim() == text
+        && argument.text.trim() == NOTE
         && draft.errors_of(call.index).next().is_none()
 }
 

@@ -112,13 +112,14 @@ pub fn is_loopback(base_url: &str) -> bool {
     host == "localhost" || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// An address without what may be secret in it: user, password, query.
+/// An address without what may be secret in it: user, password, query. What stands behind the host stays, `@` and all: some
+/// models are named with one.
 pub fn plain_address(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
-    match (url.split_once("://"), url.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-        _ => url.to_owned(),
-    }
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = place.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// The host of an address, in lower case, without its port.
@@ -228,12 +229,22 @@ mod tests {
             ("http://[::1]:8080/v1", "[::1]", true),
             ("http://127.0.0.1.evil.example/v1", "127.0.0.1.evil.example", false),
             ("http://localhost@evil.example/v1", "evil.example", false),
+            ("http://evil.example/@localhost", "evil.example", false),
             ("nonsense", "nonsense", false),
             ("", "", false),
         ] {
             assert_eq!((host(url).as_str(), is_loopback(url)), (expected, local), "{url}");
         }
-        assert_eq!(plain_address("https://me:pass@x.y/v1?key=z#w"), "https://x.y/v1");
+        for (url, expected) in [
+            ("https://me:pass@x.y/v1?key=z#w", "https://x.y/v1"),
+            ("https://me:pass@h:1/v1?token=x", "https://h:1/v1"),
+            ("https://me:p@ss@h", "https://h"),
+            ("https://h/models/m@001:go", "https://h/models/m@001:go"),
+            ("http://evil.example/@localhost", "http://evil.example/@localhost"),
+            ("nonsense?x", "nonsense"),
+        ] {
+            assert_eq!(plain_address(url), expected);
+        }
     }
 
     #[test]
@@ -241,8 +252,7 @@ mod tests {
         for known in KNOWN {
             assert!(known.is_local() == is_loopback(known.base_url), "{known:?}");
             assert_eq!(KNOWN.iter().filter(|other| other.name == known.name).count(), 1, "{known:?}");
-            // The gemini wire may not be built in yet; every other one is.
-            assert!(known.provider(None).is_some() || known.wire == "gemini", "{known:?}");
+            assert!(known.provider(None).is_some(), "{known:?}");
         }
     }
 

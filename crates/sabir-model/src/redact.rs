@@ -4,16 +4,13 @@
 //! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur.
 
 use crate::provider::Provider;
-use crate::secret::Secret;
+use crate::secret::{SHORTEST, Secret};
 
 /// Stands where something was left out.
 pub(crate) const REDACTED: &str = "[redacted]";
 
 /// Stands where a secret was.
 const SECRET: &[u8] = b"[secret]";
-
-/// Secrets shorter than this are not searched for: they would match by chance.
-const SHORTEST: usize = 6;
 
 /// Headers whose values are kept.
 const KEPT: [&str; 20] = [
@@ -82,7 +79,8 @@ impl Redactor {
     /// Takes the secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
     pub(crate) fn pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
-            while let Some(at) = find(&pieces.concat(), secret) {
+            // From the last to the first: what stands for a secret may hold another one, or the same.
+            for at in places(&pieces.concat(), secret).into_iter().rev() {
                 cut(pieces, at, secret.len());
             }
         }
@@ -115,17 +113,15 @@ pub(crate) fn path(url: &str) -> String {
     format!("{path}?{}", shown.collect::<Vec<_>>().join("&"))
 }
 
-/// An address without user, password, query and fragment.
-pub(crate) fn base(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host = rest.split('/').next().unwrap_or_default();
-    let (name, path) = (host.rsplit('@').next().unwrap_or_default(), rest.get(host.len()..).unwrap_or_default());
-    format!("{scheme}://{name}{path}")
-}
-
-fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
-    bytes.windows(part.len()).position(|window| window == part)
+/// Where that part stands, from left to right, each behind the one before it.
+fn places(bytes: &[u8], part: &[u8]) -> Vec<usize> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    let next = |from: usize| bytes.get(from..)?.windows(part.len()).position(|window| window == part);
+    while let Some(at) = next(from) {
+        found.push(from + at);
+        from += at + part.len();
+    }
+    found
 }
 
 /// Takes `length` bytes out from `at` on, and puts the sign for a secret in their place.
@@ -177,6 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_may_be_a_part_of_what_stands_for_it() {
+        let check = |key: &str, expected: &str| {
+            let provider = Provider::new("p", Wire::OpenAiChat, "http://h", Some(Secret::new(key)));
+            assert_eq!(Redactor::new(&provider).text("a [secret] secret"), expected, "{key}");
+        };
+        check("secret", "a [[secret]] [secret]");
+        check("[secret", "a [secret]] secret");
+        check("[secret]", "a [secret] secret");
+    }
+
+    #[test]
     fn only_harmless_headers_and_queries_stay() {
         for name in ["authorization", "x-api-key", "x-goog-api-key", "cookie", "set-cookie", "x-amz-security-token"] {
             assert_eq!(header(name, "v"), REDACTED, "{name}");
@@ -184,7 +191,5 @@ mod tests {
         assert_eq!(header("retry-after", "2"), "2");
         assert_eq!(path("https://h/v1/m:go?alt=sse&key=k#f"), "/v1/m:go?alt=sse&key=[redacted]");
         assert_eq!(path("http://h"), "/");
-        assert_eq!(base("https://me:pass@h:1/v1?token=x"), "https://h:1/v1");
-        assert_eq!(base("https://h/a@b"), "https://h/a@b");
     }
 }

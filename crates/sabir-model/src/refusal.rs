@@ -3,7 +3,7 @@
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::ProviderError;
 
-use crate::provider::Provider;
+use crate::provider::{Provider, plain_address};
 
 /// The most characters of a provider's words that are shown.
 const MAX_SHOWN: usize = 300;
@@ -87,12 +87,7 @@ impl Asked<'_> {
 
     /// The endpoint without anything secret in it.
     pub(crate) fn address(self) -> String {
-        let url = self.provider.url(self.model);
-        let url = url.split(['?', '#']).next().unwrap_or_default();
-        match (url.split_once("://"), url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
-            _ => url.to_owned(),
-        }
+        plain_address(&self.provider.url(self.model))
     }
 }
 

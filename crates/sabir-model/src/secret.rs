@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 pub struct Secret(String);
 
 /// Secrets shorter than this are not searched for in other texts: they would match by chance.
-const SHORTEST: usize = 6;
+pub(crate) const SHORTEST: usize = 6;
 
 impl Secret {
     /// Takes a key; white space around it, which comes with copying, is dropped.

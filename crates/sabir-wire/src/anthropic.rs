@@ -8,6 +8,7 @@ pub(crate) mod thinking;
 
 use sabir_call::StopReason;
 
+use crate::stop;
 use crate::wire::Row;
 
 /// The wire's name, also of its opaque state.
@@ -41,7 +42,7 @@ const REASONS: [(&str, StopReason); 8] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    stop::reason(&REASONS, word)
 }
 
 /// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
@@ -49,5 +50,5 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if reason == StopReason::Other || REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    REASONS.iter().find(|(_, known)| *known == reason).map_or("end_turn", |(word, _)| word)
+    stop::word(&REASONS, reason).unwrap_or("end_turn")
 }

@@ -1,4 +1,4 @@
-//! Argument events back into JSON text.
+//! Arguments as JSON: events back into text, and text into an object.
 
 use sabir_call::{ArgForm, DraftArgument};
 use serde_json::{Map, Value};
@@ -107,6 +107,17 @@ pub(crate) fn object(arguments: &[DraftArgument]) -> Map<String, Value> {
         _ => Value::from(argument.text.as_str()),
     };
     arguments.iter().map(|argument| (argument.name.clone(), value(argument))).collect()
+}
+
+/// The text of arguments as an object. Text that is none becomes one argument without a name, as the decoder would deliver
+/// it: whoever checks the call will refuse it.
+pub(crate) fn parsed(text: &str) -> Map<String, Value> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => arguments,
+        Ok(Value::Null) => Map::new(),
+        _ if text.trim().is_empty() => Map::new(),
+        _ => Map::from_iter([(String::new(), Value::from(text))]),
+    }
 }
 
 #[cfg(test)]

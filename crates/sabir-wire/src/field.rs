@@ -107,6 +107,12 @@ pub(crate) fn image(url: &Field<'_>) -> Result<Part, RequestError> {
     Ok(Part::Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
+/// A tool as OpenAI describes a function, and others after it.
+pub(crate) fn function(described: &Field<'_>) -> Result<ToolSpec, RequestError> {
+    let schema = Value::Object(described.get("parameters").object()?);
+    Ok(ToolSpec::new(described.get("name").text()?, described.get("description").text_or_empty()?, schema))
+}
+
 /// Tools that were read one by one.
 pub(crate) fn tool_set(specs: Vec<ToolSpec>) -> Result<ToolSet, RequestError> {
     ToolSet::new(specs).map_err(|error| RequestError::new("tools", error.to_string()))

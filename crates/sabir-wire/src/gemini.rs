@@ -9,6 +9,7 @@ pub(crate) mod stream;
 
 use sabir_call::{Effort, StopReason};
 
+use crate::stop;
 use crate::wire::Row;
 
 /// The wire's name, also of its opaque state.
@@ -51,7 +52,7 @@ const REASONS: [(&str, StopReason); 14] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    stop::reason(&REASONS, word)
 }
 
 /// The word for a reason: the provider's own if it may be one of this wire's, else the usual one.
@@ -63,7 +64,7 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     if REASONS.contains(&(raw, reason)) {
         return raw;
     }
-    REASONS.iter().find(|(_, known)| *known == reason).map_or("STOP", |(word, _)| word)
+    stop::word(&REASONS, reason).unwrap_or("STOP")
 }
 
 /// Words for efforts.

@@ -47,6 +47,7 @@ mod pairing;
 mod replay;
 mod response;
 pub mod sse;
+mod stop;
 mod thinking;
 mod values;
 mod wire;

@@ -3,6 +3,8 @@
 //! Nearly all of a stream is deltas, and two deltas of one block differ in nothing but their words. What stands around the
 //! words is written once, and copied from then on: a delta costs little more than its own bytes.
 
+use std::io::Write;
+
 /// An event of a stream, with a hole for a text, and perhaps one for a number before it.
 #[derive(Debug)]
 pub(crate) struct Mould {
@@ -43,7 +45,8 @@ impl Mould {
     fn write(&self, number: u64, text: &str, out: &mut Vec<u8>) {
         if let Some(counted) = &self.counted {
             out.extend_from_slice(counted);
-            out.extend_from_slice(number.to_string().as_bytes());
+            // Writing to memory cannot fail.
+            _ = write!(out, "{number}");
         }
         out.extend_from_slice(&self.before);
         runs(text, |run| out.extend_from_slice(run.as_bytes()));

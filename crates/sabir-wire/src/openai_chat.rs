@@ -7,6 +7,7 @@ pub(crate) mod stream;
 
 use sabir_call::StopReason;
 
+use crate::stop;
 use crate::wire::Row;
 
 /// The wire's name, also of its opaque state.
@@ -46,7 +47,7 @@ const REASONS: [(&str, StopReason); 14] = [
 ];
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    stop::reason(&REASONS, word)
 }
 
 /// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
@@ -56,6 +57,6 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
     }
     match reason {
         StopReason::Sequence => "stop",
-        _ => REASONS.iter().find(|(_, known)| *known == reason).map_or("stop", |(word, _)| word),
+        _ => stop::word(&REASONS, reason).unwrap_or("stop"),
     }
 }

@@ -14,6 +14,7 @@ mod told;
 
 use sabir_call::StopReason;
 
+use crate::stop;
 use crate::wire::Row;
 
 /// The wire's name, also of its opaque state.
@@ -45,7 +46,7 @@ const REASONS: [(&str, StopReason); 5] = [
 
 /// The reason for the word of an incomplete answer; an answer that is complete ended or waits for calls.
 pub(crate) fn stop_reason(word: &str) -> StopReason {
-    REASONS.iter().find(|(known, _)| *known == word).map_or(StopReason::Other, |(_, reason)| *reason)
+    stop::reason(&REASONS, word)
 }
 
 /// The word that says why an answer is incomplete; `None` where it is complete.
@@ -53,6 +54,5 @@ pub(crate) fn stop_word(reason: StopReason, raw: &str) -> Option<&str> {
     if REASONS.contains(&(raw, reason)) {
         return Some(raw);
     }
-    let known = REASONS.iter().find(|(_, known)| *known == reason && reason != StopReason::Other);
-    known.map(|(word, _)| *word)
+    stop::word(&REASONS, reason).filter(|_| reason != StopReason::Other)
 }

@@ -10,10 +10,10 @@
 
 use sabir_call::{Cut, Event, Fault, FaultKind, ModelErrorKind, Sink, Span, StopReason};
 
-use crate::calls::NativeCall;
+use crate::calls::{MAX_CALLS, NativeCall};
 use crate::failure::ProviderError;
 use crate::frames::{Frame, FrameDecoder, FrameEvent};
-use crate::sse::{SseDecoder, SseEvent};
+use crate::sse::{MAX_EVENT, SseDecoder, SseEvent};
 use crate::values::{JsonValue, ValueSplitter};
 use crate::wire::Wire;
 
@@ -266,14 +266,71 @@ pub(crate) fn failed(status: &mut Status, error: ProviderError, out: &mut dyn Si
     status.error.get_or_insert(error);
 }
 
+/// Notes an error that an event reports, in the provider's words if it has any. Whatever is open is cut.
+pub(crate) fn reported(error: Option<ProviderError>, status: &mut Status, calls: &mut Calls, out: &mut dyn Sink) {
+    let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
+    failed(status, error, out);
+    calls.poison();
+}
+
+/// Passes words on, if there are any.
+pub(crate) fn say(thought: bool, text: &str, out: &mut dyn Sink) {
+    match (text.is_empty(), thought) {
+        (true, _) => {}
+        (_, true) => out.event(Event::Thought { text }),
+        (_, false) => out.event(Event::Text { text }),
+    }
+}
+
+/// Notes that there is too much of something.
+pub(crate) fn too_much(message: String, out: &mut dyn Sink) {
+    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+}
+
+/// How much of a provider's state a reader has kept, or passed on, of one response.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    bytes: usize,
+}
+
+impl Kept {
+    /// Whether there is room for so many bytes more; that there is not is told once.
+    pub(crate) fn has_room(&mut self, more: usize, out: &mut dyn Sink) -> bool {
+        let before = self.bytes;
+        self.bytes = before.saturating_add(more);
+        if before <= MAX_EVENT && self.bytes > MAX_EVENT {
+            too_much(format!("the response holds more than {MAX_EVENT} bytes of provider state"), out);
+        }
+        self.bytes <= MAX_EVENT
+    }
+}
+
 /// All calls of a response, in order, and the index of the next one to start.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) list: Vec<NativeCall>,
     pub(crate) next: u32,
+    /// Whether it has been told that there are too many.
+    full: bool,
 }
 
 impl Calls {
+    /// Takes a new call, and gives back its position; `None` if there are too many, which is told once.
+    pub(crate) fn begin(&mut self, mut call: NativeCall, status: &Status, out: &mut dyn Sink) -> Option<usize> {
+        if self.list.len() >= MAX_CALLS {
+            if !std::mem::replace(&mut self.full, true) {
+                too_much(format!("more than {MAX_CALLS} calls in one response"), out);
+            }
+            return None;
+        }
+        // Behind an error nothing can be trusted to be whole.
+        if status.error.is_some() {
+            call.poison();
+        }
+        self.list.push(call);
+        Some(self.list.len() - 1)
+    }
+
     /// The provider goes on with something else.
     pub(crate) fn went_on(&mut self, out: &mut dyn Sink) {
         for call in &mut self.list {

@@ -303,6 +303,13 @@ fn unversioned(pattern: &str) -> &str {
     pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
 }
 
+impl Head {
+    /// The id of a call: its own, or one made of the response's where it has none.
+    pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
+        own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
+    }
+}
+
 impl RequestError {
     pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }

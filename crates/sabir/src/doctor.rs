@@ -13,10 +13,10 @@ use crate::cli::{DoctorArguments, Whole};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
 use crate::providers::{KeyPlace, Row};
-use crate::{print, remember};
+use crate::{models, print, remember, task};
 
-/// How long servers of this machine are waited for.
-const LIMIT: Duration = Duration::from_millis(500);
+/// How long a server is waited for that was named, and may be far away.
+const LIMIT: Duration = Duration::from_secs(2);
 
 /// What is there to work with.
 #[derive(Debug, Serialize)]
@@ -82,7 +82,7 @@ fn surroundings(arguments: &DoctorArguments) -> Result<Exit, Failure> {
         tasks: tasks(),
         sandbox: sandbox(),
         providers: config.providers(),
-        local: block_on(probe(&config.places(), LIMIT))?,
+        local: models::look(&config)?,
     };
     match arguments.output {
         Whole::Json => print::json(&report),
@@ -108,7 +108,7 @@ fn patient(model: &str, arguments: &DoctorArguments) -> Result<Exit, Failure> {
         }
     };
     let asked = chosen.model(|model| model);
-    let found = block_on(examine(&asked, &chosen.id, &clock, &mut tell))?;
+    let found = task::runtime()?.block_on(examine(&asked, &chosen.id, &clock, &mut tell));
     let stored = match (&found.protocol, arguments.store) {
         (Some(protocol), true) => Some(remember::protocol(arguments.config.as_deref(), &chosen.id, protocol)?),
         _ => None,
@@ -135,7 +135,7 @@ fn exit(found: &Examination) -> Exit {
 /// The model of a server that serves but one.
 fn only_model(url: &str) -> Result<String, Failure> {
     let place = Place { provider: "server".to_owned(), base_url: url.to_owned() };
-    let servers = block_on(probe(&[place], LIMIT * 4))?;
+    let servers = task::runtime()?.block_on(probe(&[place], LIMIT));
     let models = servers.into_iter().next().map(|server| server.models).unwrap_or_default();
     match models.as_slice() {
         [model] => Ok(format!("{url}#{}", model.id)),
@@ -145,12 +145,6 @@ fn only_model(url: &str) -> Result<String, Failure> {
             Err(Failure::usage(format!("{url} serves several models: name one, as {url}#NAME: {}", names.join(", "))))
         }
     }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
-    Ok(runtime.block_on(future))
 }
 
 fn system() -> String {

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::cli::{ModelsArguments, Whole};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
-use crate::print;
 use crate::providers::{KeyPlace, Row};
 use crate::spent::grouped;
+use crate::{print, task};
 
 /// How long servers of this machine are waited for.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -49,10 +49,9 @@ pub(crate) fn models(arguments: &ModelsArguments) -> Result<Exit, Failure> {
     Ok(Exit::Completed)
 }
 
-fn look(config: &Config) -> Result<Vec<Server>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
-    Ok(runtime.block_on(probe(&config.places(), LIMIT)))
+/// The servers of this machine that answer.
+pub(crate) fn look(config: &Config) -> Result<Vec<Server>, Failure> {
+    Ok(task::runtime()?.block_on(probe(&config.places(), LIMIT)))
 }
 
 fn object(lists: &Lists, local: bool) -> Value {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::amazon;
 use crate::exit::Failure;
 use crate::keys::KeyCommand;
+use crate::wire;
 
 /// The longest time that can be asked for, in seconds: 30 days.
 pub(crate) const LONGEST: u64 = 30 * 24 * 3600;
@@ -276,8 +277,7 @@ fn wire_of(wire: &str, provider: &str) -> Result<Wire, Failure> {
 }
 
 fn wires(provider: &str) -> String {
-    let names: Vec<_> = Wire::ALL.iter().map(|wire| wire.name()).collect();
-    format!("set `wire` under [providers.{provider}] to one of {}", names.join(", "))
+    format!("set `wire` under [providers.{provider}] to one of {}", wire::wires())
 }
 
 /// The conventional variables that move a provider.

@@ -10,8 +10,8 @@ pub(crate) fn words(totals: &Totals) -> String {
         (Some(count), None) => counted(count),
         (told, Some(guess)) => format!("~{}", counted(told.unwrap_or(0).saturating_add(guess))),
     };
-    let among = |parts: [(Option<u64>, &str); 2]| {
-        let parts = parts.into_iter().filter_map(|(count, what)| {
+    let among = |parts: &[(Option<u64>, &str)]| {
+        let parts = parts.iter().filter_map(|(count, what)| {
             count.filter(|count| *count > 0).map(|count| format!("{} {what}", grouped(count)))
         });
         let parts: Vec<_> = parts.collect();
@@ -19,8 +19,8 @@ pub(crate) fn words(totals: &Totals) -> String {
     };
     let input = part(told.input, guessed.input);
     let output = part(told.output, guessed.output);
-    let cached = among([(told.cache_read, "cached"), (told.cache_write, "written to the cache")]);
-    let reasoning = among([(told.reasoning, "reasoning"), (None, "")]);
+    let cached = among(&[(told.cache_read, "cached"), (told.cache_write, "written to the cache")]);
+    let reasoning = among(&[(told.reasoning, "reasoning")]);
     let cost = match totals.cost.is_unknown() {
         true => "cost unknown".to_owned(),
         false => totals.cost.to_string(),

@@ -294,7 +294,8 @@ pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
     }
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+/// What requests and tools run in: one thread.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -10,9 +10,9 @@ use super::HttpModel;
 use crate::cassette::{Cassette, Recorded};
 use crate::catalogue::Catalogue;
 use crate::network::Network;
-use crate::provider::Provider;
+use crate::provider::{Provider, plain_address};
 use crate::recording::{Recorder, Recording};
-use crate::redact::{self, Redactor};
+use crate::redact::Redactor;
 use crate::replay::Player;
 use crate::transport::Transport;
 
@@ -38,7 +38,7 @@ impl HttpModel {
         let provider = Recorded {
             name: self.provider.name.clone(),
             wire: self.provider.wire.name().to_owned(),
-            base_url: redact::base(&self.provider.base_url),
+            base_url: plain_address(&self.provider.base_url),
             form: self.provider.form.clone(),
             output: self.output.limit(model),
             deadlines: self.deadlines,

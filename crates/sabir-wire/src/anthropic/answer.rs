@@ -142,7 +142,7 @@ impl Writer for Answer {
             }
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let block = self.block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }
@@ -196,7 +196,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
             }
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+                let id = head.call_id(call.id.as_deref(), call.index);
                 let input = object(&call.arguments);
                 content.push(json!({"type": "tool_use", "id": id, "name": call.name, "input": input}));
             }

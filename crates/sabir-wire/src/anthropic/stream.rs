@@ -14,11 +14,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::{Count, Maybe, Text};
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
-use crate::sse::MAX_EVENT;
+use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, reported, say, unreadable};
 
 /// The most blocks that may be open at one time.
 const MAX_OPEN: usize = 256;
@@ -28,8 +27,8 @@ pub(crate) struct Stream {
     status: Status,
     calls: Calls,
     open: Vec<Block>,
-    /// Bytes of kept state (signatures, blocks) so far.
-    kept: usize,
+    /// Signatures and blocks so far.
+    kept: Kept,
     tokens: Tokens,
     reason: Option<StopReason>,
 }
@@ -150,7 +149,9 @@ impl Reader for Stream {
         self.status.events += 1;
         let kind = if message.kind.as_str().is_empty() { name } else { message.kind.as_str() };
         match kind {
-            _ if kind == "error" || message.error.is_some() => self.error(data, out),
+            _ if kind == "error" || message.error.is_some() => {
+                reported(ProviderError::read(data.as_bytes()), &mut self.status, &mut self.calls, out);
+            }
             "message_start" => {
                 if let Some(inner) = message.message.0 {
                     self.usage(inner.usage.0, out);
@@ -194,13 +195,6 @@ impl Reader for Stream {
 }
 
 impl Stream {
-    fn error(&mut self, data: &str, out: &mut dyn Sink) {
-        let error = ProviderError::read(data.as_bytes());
-        let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-        failed(&mut self.status, error, out);
-        self.calls.poison();
-    }
-
     fn whole(&mut self, message: &Message<'_>, out: &mut dyn Sink) {
         let blocks = message.content.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
         let blocks = blocks.unwrap_or_default();
@@ -239,11 +233,11 @@ impl Stream {
         self.calls.went_on(out);
         let kind = match start.kind.as_str() {
             "text" => {
-                text(start.text.as_str(), out);
+                say(false, start.text.as_str(), out);
                 BlockKind::Text
             }
             "thinking" => {
-                thought(start.thinking.as_str(), out);
+                say(true, start.thinking.as_str(), out);
                 let signature = self.keep(start.signature.as_str(), out).to_owned();
                 BlockKind::Thinking { signature }
             }
@@ -259,23 +253,15 @@ impl Stream {
     }
 
     fn call_start(&mut self, label: Option<u64>, start: &Start<'_>, out: &mut dyn Sink) -> BlockKind {
-        if self.calls.list.len() >= MAX_CALLS {
-            let message = format!("more than {MAX_CALLS} calls in one response");
-            out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-            return BlockKind::Dropped;
-        }
-        let mut call = NativeCall::new(label, start.id.as_str());
-        if self.status.error.is_some() {
-            call.poison();
-        }
-        call.set_name(start.name.as_str(), &mut self.calls.next, out);
+        let call = NativeCall::new(label, start.id.as_str());
+        let Some(position) = self.calls.begin(call, &self.status, out) else { return BlockKind::Dropped };
         // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
         let input = start.input.map(RawValue::get).filter(|input| !is_empty_object(input));
-        if let Some(input) = input {
-            call.push(input, out);
+        if let Some(call) = self.calls.list.get_mut(position) {
+            call.set_name(start.name.as_str(), &mut self.calls.next, out);
+            call.push(input.unwrap_or_default(), out);
         }
-        self.calls.list.push(call);
-        BlockKind::Call { position: self.calls.list.len() - 1, whole: input.is_some() }
+        BlockKind::Call { position, whole: input.is_some() }
     }
 
     /// Whether a start only repeats the call that is open under its index.
@@ -310,14 +296,14 @@ impl Stream {
             self.status.unreadable += 1;
             return;
         };
-        thought(delta.thinking.as_str(), out);
+        say(true, delta.thinking.as_str(), out);
         let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
         let signed = self.keep(delta.signature.as_str(), out);
         let Some(block) = self.open.get_mut(position) else { return };
         match &mut block.kind {
             BlockKind::Thinking { signature } => {
                 signature.push_str(signed);
-                thought(delta.text.as_str(), out);
+                say(true, delta.text.as_str(), out);
                 known |= delta.signature.0.is_some();
             }
             BlockKind::Call { position, whole: false } => {
@@ -328,17 +314,15 @@ impl Stream {
             }
             BlockKind::Kept { input, content, .. } => {
                 let (more, words) = (delta.partial_json.as_str(), delta.content.as_str());
-                self.kept += more.len() + words.len();
-                if self.kept > MAX_EVENT {
-                    limit(out);
-                    block.kind = BlockKind::Dropped;
-                } else {
+                if self.kept.has_room(more.len() + words.len(), out) {
                     input.push_str(more);
                     content.push_str(words);
                     known |= delta.partial_json.0.is_some() || delta.content.0.is_some();
+                } else {
+                    block.kind = BlockKind::Dropped;
                 }
             }
-            BlockKind::Text => text(delta.text.as_str(), out),
+            BlockKind::Text => say(false, delta.text.as_str(), out),
             BlockKind::Call { .. } | BlockKind::Dropped => {}
         }
         self.status.skipped += u64::from(!known);
@@ -425,34 +409,12 @@ impl Stream {
 
     /// Counts what is kept; hands it back, or nothing if it would be too much.
     fn keep<'t>(&mut self, text: &'t str, out: &mut dyn Sink) -> &'t str {
-        self.kept += text.len();
-        if self.kept > MAX_EVENT {
-            limit(out);
-            return "";
-        }
-        text
-    }
-}
-
-fn text(text: &str, out: &mut dyn Sink) {
-    if !text.is_empty() {
-        out.event(Event::Text { text });
-    }
-}
-
-fn thought(text: &str, out: &mut dyn Sink) {
-    if !text.is_empty() {
-        out.event(Event::Thought { text });
+        if self.kept.has_room(text.len(), out) { text } else { "" }
     }
 }
 
 fn opaque(data: Value, out: &mut dyn Sink) {
     out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
-}
-
-fn limit(out: &mut dyn Sink) {
-    let message = format!("the response holds more than {MAX_EVENT} bytes of provider state");
-    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
 }
 
 fn is_empty_object(raw: &str) -> bool {

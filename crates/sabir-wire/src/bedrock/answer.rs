@@ -145,7 +145,7 @@ impl Writer for Answer {
             }
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let block = self.block(Some(json!({"toolUse": {"toolUseId": id, "name": name}})), out);
                 self.calls.push(OpenCall { index, block, arguments: ArgumentWriter::default() });
             }

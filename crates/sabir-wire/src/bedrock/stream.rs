@@ -20,11 +20,10 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::shape::{Body, Delta, Reasoning, Start, Tokens, ToolUse, arguments};
 use crate::anthropic;
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::Maybe;
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
-use crate::sse::MAX_EVENT;
+use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, failed, say, unreadable};
 
 /// The most blocks that may be open at one time.
 const MAX_OPEN: usize = 256;
@@ -34,8 +33,8 @@ pub(crate) struct Stream {
     status: Status,
     calls: Calls,
     open: Vec<Block>,
-    /// Bytes of kept state (signatures, blocks) so far.
-    kept: usize,
+    /// Signatures and blocks so far.
+    kept: Kept,
     reason: Option<StopReason>,
     /// Whether an event of Converse was read: then no other reader takes over.
     begun: bool,
@@ -202,7 +201,7 @@ impl Stream {
         };
         self.push(label, kind, out);
         if let (true, Some(block)) = (whole, self.open.len().checked_sub(1)) {
-            text(start.text.as_str(), out);
+            say(false, start.text.as_str(), out);
             self.reasoning(block, start.reasoning_content.0.as_ref(), out);
         }
     }
@@ -217,23 +216,15 @@ impl Stream {
     }
 
     fn call_start(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn Sink) -> BlockKind {
-        if self.calls.list.len() >= MAX_CALLS {
-            let message = format!("more than {MAX_CALLS} calls in one response");
-            out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-            return BlockKind::Dropped;
-        }
-        let mut call = NativeCall::new(label, tool.tool_use_id.as_str());
-        if self.status.error.is_some() {
-            call.poison();
-        }
-        call.set_name(tool.name.as_str(), &mut self.calls.next, out);
+        let call = NativeCall::new(label, tool.tool_use_id.as_str());
+        let Some(position) = self.calls.begin(call, &self.status, out) else { return BlockKind::Dropped };
         // `{}` in a start only says that deltas will follow; a whole body has no deltas, where it means no arguments.
         let input = tool.input.map(arguments).filter(|input| !matches!(input.trim_ascii(), "" | "{}" | "null"));
-        if let Some(input) = &input {
-            call.push(input, out);
+        if let Some(call) = self.calls.list.get_mut(position) {
+            call.set_name(tool.name.as_str(), &mut self.calls.next, out);
+            call.push(input.as_deref().unwrap_or_default(), out);
         }
-        self.calls.list.push(call);
-        BlockKind::Call { position: self.calls.list.len() - 1, whole: input.is_some() }
+        BlockKind::Call { position, whole: input.is_some() }
     }
 
     /// Whether a start only repeats the call that is open under its index.
@@ -284,7 +275,7 @@ impl Stream {
         let input = delta.tool_use.0.as_ref().and_then(|tool| tool.input).map(arguments);
         match &mut block.kind {
             BlockKind::Prose { .. } if prose => {
-                text(delta.text.as_str(), out);
+                say(false, delta.text.as_str(), out);
                 return self.reasoning(position, delta.reasoning_content.0.as_ref(), out);
             }
             BlockKind::Call { position, whole: false } => {
@@ -294,9 +285,8 @@ impl Stream {
             }
             BlockKind::Kept { input: known, content, .. } => {
                 let input = input.unwrap_or_default();
-                self.kept += input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
-                if self.kept > MAX_EVENT {
-                    limit(out);
+                let size = input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
+                if !self.kept.has_room(size, out) {
                     block.kind = BlockKind::Dropped;
                     return;
                 }
@@ -314,7 +304,7 @@ impl Stream {
     /// Takes reasoning that belongs to the block of prose at this position.
     fn reasoning(&mut self, position: usize, reasoning: Option<&Reasoning<'_>>, out: &mut dyn Sink) {
         let Some(reasoning) = reasoning else { return };
-        thought(reasoning.text.as_str(), out);
+        say(true, reasoning.text.as_str(), out);
         let signed = self.keep(reasoning.signature.as_str(), out);
         let hidden = self.keep(reasoning.redacted_content.as_str(), out);
         if let Some(Block { kind: BlockKind::Prose { signature, redacted }, .. }) = self.open.get_mut(position) {
@@ -388,12 +378,7 @@ impl Stream {
 
     /// Counts what is kept; hands it back, or nothing if it would be too much.
     fn keep<'t>(&mut self, text: &'t str, out: &mut dyn Sink) -> &'t str {
-        self.kept += text.len();
-        if self.kept > MAX_EVENT {
-            limit(out);
-            return "";
-        }
-        text
+        if self.kept.has_room(text.len(), out) { text } else { "" }
     }
 }
 
@@ -410,23 +395,6 @@ fn usage(tokens: Option<Tokens>, out: &mut dyn Sink) {
     }
 }
 
-fn text(text: &str, out: &mut dyn Sink) {
-    if !text.is_empty() {
-        out.event(Event::Text { text });
-    }
-}
-
-fn thought(text: &str, out: &mut dyn Sink) {
-    if !text.is_empty() {
-        out.event(Event::Thought { text });
-    }
-}
-
 fn opaque(data: Value, out: &mut dyn Sink) {
     out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
-}
-
-fn limit(out: &mut dyn Sink) {
-    let message = format!("the response holds more than {MAX_EVENT} bytes of provider state");
-    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
 use super::{MALFORMED, NAME, stop_word};
-use crate::arguments::{ArgumentWriter, object};
+use crate::arguments::{ArgumentWriter, object, parsed};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
@@ -109,12 +109,7 @@ impl Answer {
         self.flush(out);
         let Some(mut call) = self.take(index) else { return };
         call.writer.close(&mut call.arguments);
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Value::Object(arguments)) => arguments,
-            // Only an object can be told; the client's own check will refuse this one.
-            _ => Map::from_iter([(String::new(), Value::from(call.arguments))]),
-        };
-        let mut part = parts::call(&call.id, &call.name, arguments);
+        let mut part = parts::call(&call.id, &call.name, parsed(&call.arguments));
         sign(&mut part, call.signature);
         self.outcome.called = true;
         self.held = Some((index, part));
@@ -145,7 +140,7 @@ impl Writer for Answer {
             Event::Thought { text } => self.say(true, text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.flush(out);
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let (writer, arguments) = (ArgumentWriter::default(), String::new());
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments, signature: None });
                 self.latest = Some(index);
@@ -200,7 +195,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
                 outcome.cut |= left_out;
                 outcome.called |= !left_out;
                 if !left_out {
-                    let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+                    let id = head.call_id(call.id.as_deref(), call.index);
                     found.push(parts::call(&id, &call.name, object(&call.arguments)));
                 }
             }

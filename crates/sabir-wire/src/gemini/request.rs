@@ -57,7 +57,8 @@ fn generation(request: &Request) -> Map<String, Value> {
     config
 }
 
-/// Efforts have words since Gemini 3; before, only budgets are understood.
+/// Efforts have words since Gemini 3; before, only budgets are understood. What the words stand for there is Google's own
+/// table, which differs from the one that other wires count by.
 fn thinking(model: &str, thinking: Thinking) -> Option<Value> {
     let budget = match thinking {
         Thinking::Default => return None,

@@ -19,11 +19,10 @@ use serde_json::value::RawValue;
 
 use super::partial::{PartialArguments, Piece};
 use super::{MALFORMED, NAME, parts};
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::{Count, List, Maybe, Text};
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
-use crate::sse::MAX_EVENT;
+use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, reported, say, unreadable};
 
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -33,8 +32,7 @@ pub(crate) struct Stream {
     partial: Option<PartialArguments>,
     /// The label of the candidate that is read.
     candidate: Option<u64>,
-    /// Bytes of kept state so far.
-    kept: usize,
+    kept: Kept,
     reason: Option<StopReason>,
     word: String,
 }
@@ -134,10 +132,7 @@ impl Reader for Stream {
         self.status.events += 1;
         let blocked = chunk.prompt_feedback.0.as_ref().map(|feedback| feedback.block_reason.as_str());
         if chunk.error.is_some() {
-            let error = ProviderError::read(data.as_bytes());
-            let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-            failed(&mut self.status, error, out);
-            self.calls.poison();
+            reported(ProviderError::read(data.as_bytes()), &mut self.status, &mut self.calls, out);
         } else if chunk.candidates.0.is_empty() && chunk.usage_metadata.0.is_none() && blocked.is_none() {
             self.status.skipped += 1;
         }
@@ -221,13 +216,12 @@ impl Stream {
         if let Some(called) = &part.function_call.0 {
             return self.call(called, signature, out);
         }
-        match part.text.0.as_deref() {
-            Some("") | None => self.keep_part(raw, out),
-            Some(text) if thought => out.event(Event::Thought { text }),
-            Some(text) => out.event(Event::Text { text }),
-        }
         let text = part.text.as_str();
-        if !text.is_empty() && !signature.is_empty() {
+        if text.is_empty() {
+            return self.keep_part(raw, out);
+        }
+        say(thought, text, out);
+        if !signature.is_empty() {
             self.keep(parts::signed_text(text, thought, signature), signature.len(), out);
         }
     }
@@ -241,12 +235,9 @@ impl Stream {
     }
 
     fn keep(&mut self, data: Value, length: usize, out: &mut dyn Sink) {
-        self.kept += length;
-        if self.kept > MAX_EVENT {
-            let message = format!("the response holds more than {MAX_EVENT} bytes of provider state");
-            return out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
+        if self.kept.has_room(length, out) {
+            out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
         }
-        out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
     }
 
     fn call(&mut self, called: &Called<'_>, signature: &str, out: &mut dyn Sink) {
@@ -297,18 +288,11 @@ impl Stream {
 
     /// Whether there was room for one more call.
     fn begin(&mut self, called: &Called<'_>, out: &mut dyn Sink) -> bool {
-        if self.calls.list.len() >= MAX_CALLS {
-            let message = format!("more than {MAX_CALLS} calls in one response");
-            out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-            return false;
+        let position = self.calls.begin(NativeCall::new(None, called.id.as_str()), &self.status, out);
+        if let Some(call) = position.and_then(|position| self.calls.list.get_mut(position)) {
+            call.set_name(called.name.as_str(), &mut self.calls.next, out);
         }
-        let mut call = NativeCall::new(None, called.id.as_str());
-        if self.status.error.is_some() {
-            call.poison();
-        }
-        call.set_name(called.name.as_str(), &mut self.calls.next, out);
-        self.calls.list.push(call);
-        true
+        position.is_some()
     }
 
     fn arguments(&mut self, called: &Called<'_>, out: &mut dyn Sink) {

@@ -7,7 +7,7 @@ use sabir_call::{Draft, DraftPart, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::stop_word;
-use crate::arguments::{ArgumentWriter, object};
+use crate::arguments::{ArgumentWriter, object, parsed};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::wire::{Head, Writer};
@@ -59,12 +59,7 @@ impl Answer {
         let Some(position) = self.calls.iter().rposition(|call| call.index == index) else { return };
         let mut call = self.calls.remove(position);
         call.writer.close(&mut call.arguments);
-        let arguments = match serde_json::from_str(&call.arguments) {
-            Ok(Value::Object(arguments)) => arguments,
-            // Only an object can be told; the client's own check will refuse this one.
-            _ => Map::from_iter([(String::new(), Value::from(call.arguments))]),
-        };
-        let call = tool_call(&call.id, self.written, &call.name, arguments);
+        let call = tool_call(&call.id, self.written, &call.name, parsed(&call.arguments));
         self.written += 1;
         say(&self.head, json!({"tool_calls": [call]}), out);
     }
@@ -76,7 +71,7 @@ impl Writer for Answer {
             Event::Text { text } => self.words("content", text, out),
             Event::Thought { text } => self.words("thinking", text, out),
             Event::CallStart { index, id, name, .. } => {
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let (writer, arguments) = (ArgumentWriter::default(), String::new());
                 self.calls.push(OpenCall { index, id, name: name.to_owned(), writer, arguments });
             }
@@ -123,7 +118,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Call(call) if matches!(call.state, DraftState::Cut(_)) => {}
             DraftPart::Call(call) => {
-                let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+                let id = head.call_id(call.id.as_deref(), call.index);
                 calls.push(tool_call(&id, calls.len() as u64, &call.name, object(&call.arguments)));
             }
             DraftPart::Opaque(_) => {}

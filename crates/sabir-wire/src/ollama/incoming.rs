@@ -11,7 +11,7 @@
 use sabir_call::{CallResult, Effort, Ending, Part, Request, Role, Thinking, ToolSpec};
 use serde_json::{Map, Value};
 
-use crate::field::{Field, History, call, tool_set};
+use crate::field::{Field, History, call, function, tool_set};
 use crate::pairing::Pairing;
 use crate::wire::{Incoming, RequestError};
 
@@ -112,9 +112,7 @@ fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
     if !kind.is_absent() && kind.text()? != "function" {
         return Err(kind.wrong("`function`"));
     }
-    let function = tool.get("function");
-    let schema = Value::Object(function.get("parameters").object()?);
-    Ok(ToolSpec::new(function.get("name").text()?, function.get("description").text_or_empty()?, schema))
+    function(&tool.get("function"))
 }
 
 fn thinking(think: &Field<'_>) -> Result<Thinking, RequestError> {

@@ -7,8 +7,9 @@
 use sabir_call::{Effort, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use crate::anthropic::request::closed;
 use crate::identifier::short;
+use crate::openai_chat::request::tool;
+use crate::thinking;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -56,12 +57,13 @@ fn options(request: &Request) -> Map<String, Value> {
 }
 
 /// Many versions refuse a word here for any model but those of the gpt-oss family, which in turn know nothing else.
-fn think(model: &str, thinking: Thinking) -> Option<Value> {
-    let effort = match thinking {
+fn think(model: &str, wish: Thinking) -> Option<Value> {
+    let effort = match wish {
         Thinking::Default => return None,
         Thinking::Off => return Some(json!(false)),
-        Thinking::Effort(effort) if model.contains("gpt-oss") => effort,
-        Thinking::Effort(_) | Thinking::Tokens(_) => return Some(json!(true)),
+        _ if !model.contains("gpt-oss") => return Some(json!(true)),
+        Thinking::Effort(effort) => effort,
+        Thinking::Tokens(tokens) => thinking::effort(tokens),
     };
     Some(json!(match effort {
         Effort::Minimal | Effort::Low => "low",
@@ -131,9 +133,4 @@ fn assistant(message: &Message) -> Option<Value> {
         body.insert("tool_calls".to_owned(), Value::Array(calls));
     }
     Some(Value::Object(body))
-}
-
-fn tool(tool: &ToolSpec) -> Value {
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
-    json!({"type": "function", "function": function})
 }

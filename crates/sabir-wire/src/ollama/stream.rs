@@ -7,14 +7,15 @@
 //! # Unsupported
 //! `logprobs` are not read, and neither is what `/api/generate` answers.
 
-use sabir_call::{Event, Fault, FaultKind, Sink, Span, StopReason, Usage};
+use sabir_call::{Event, Sink, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::{Count, List, Maybe, Text};
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
+use crate::openai_chat::stream::argument_text;
+use crate::response::{Calls, Close, Reader, Status, cut_of, reported, say, unreadable};
 
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -76,10 +77,7 @@ impl Reader for Stream {
         };
         self.status.events += 1;
         if line.error.is_some() {
-            let error = ProviderError::read(data.as_bytes());
-            let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-            failed(&mut self.status, error, out);
-            self.calls.poison();
+            reported(ProviderError::read(data.as_bytes()), &mut self.status, &mut self.calls, out);
         }
         let done = line.done.is_some_and(|done| done.get() == "true");
         match &line.message.0 {
@@ -116,14 +114,11 @@ impl Reader for Stream {
 
 impl Stream {
     fn said(&mut self, message: &Message<'_>, out: &mut dyn Sink) {
-        let (thinking, content) = (message.thinking.as_str(), message.content.as_str());
-        if !thinking.is_empty() {
-            self.calls.went_on(out);
-            out.event(Event::Thought { text: thinking });
-        }
-        if !content.is_empty() {
-            self.calls.went_on(out);
-            out.event(Event::Text { text: content });
+        for (thought, words) in [(true, message.thinking.as_str()), (false, message.content.as_str())] {
+            if !words.is_empty() {
+                self.calls.went_on(out);
+                say(thought, words, out);
+            }
         }
         for call in &message.tool_calls.0 {
             self.calls.went_on(out);
@@ -132,28 +127,18 @@ impl Stream {
     }
 
     fn call(&mut self, called: &ToolCall<'_>, out: &mut dyn Sink) {
-        if self.calls.list.len() >= MAX_CALLS {
-            let message = format!("more than {MAX_CALLS} calls in one response");
-            return out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-        }
-        let mut call = NativeCall::new(None, called.id.as_str());
-        if self.status.error.is_some() {
-            call.poison();
-        }
-        let next = &mut self.calls.next;
+        let position = self.calls.begin(NativeCall::new(None, called.id.as_str()), &self.status, out);
+        let Calls { list, next, .. } = &mut self.calls;
+        let Some(call) = position.and_then(|position| list.get_mut(position)) else { return };
         if let Some(function) = &called.function.0 {
             call.set_name(function.name.as_str(), next, out);
             let arguments = function.arguments.map_or("", RawValue::get);
-            match serde_json::from_str::<Text<'_>>(arguments) {
-                Ok(Text(Some(text))) if arguments.starts_with('"') => call.push(&text, out),
-                _ => call.push(arguments, out),
-            }
+            call.push(&argument_text(arguments), out);
         }
         call.end_seen(next, out);
         if let Some(reason) = self.reason {
             call.stopped(reason, next, out);
         }
-        self.calls.list.push(call);
     }
 
     fn stop(&mut self, word: &str, out: &mut dyn Sink) {

@@ -81,7 +81,7 @@ impl Writer for Answer {
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
                 self.calls.push((index, ArgumentWriter::default()));
-                let id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+                let id = self.head.call_id(id, index);
                 let function = json!({"name": name, "arguments": ""});
                 let call = json!({"index": index, "id": id, "type": "function", "function": function});
                 self.delta(json!({"tool_calls": [call]}), out);
@@ -196,7 +196,7 @@ fn tool_call(head: &Head, call: &DraftCall) -> Value {
         DraftState::Cut(_) => writer.cut(&mut arguments),
         _ => writer.close(&mut arguments),
     }
-    let id = call.id.clone().unwrap_or_else(|| format!("{}_call_{}", head.id, call.index));
+    let id = head.call_id(call.id.as_deref(), call.index);
     json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 

@@ -13,7 +13,8 @@ use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, To
 use serde_json::{Map, Value};
 
 use super::NAME;
-use crate::field::{Field, History, call, image, tool_set};
+use crate::arguments::parsed;
+use crate::field::{Field, History, call, function, image, tool_set};
 use crate::thinking;
 use crate::wire::{Incoming, RequestError};
 
@@ -113,7 +114,7 @@ fn assistant(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
     for item in message.get("tool_calls").items()? {
         let function = item.get("function");
         let text = function.get("arguments").text_or_empty()?;
-        found.push(call(item.get("id").text()?, function.get("name").text()?, arguments(text)));
+        found.push(call(item.get("id").text()?, function.get("name").text()?, parsed(text)));
     }
     Ok(found)
 }
@@ -127,22 +128,11 @@ fn reasoning(mut detail: Map<String, Value>) -> Part {
     }
 }
 
-pub(crate) fn arguments(text: &str) -> Map<String, Value> {
-    match serde_json::from_str(text) {
-        Ok(Value::Object(arguments)) => arguments,
-        Ok(Value::Null) => Map::new(),
-        _ if text.trim().is_empty() => Map::new(),
-        _ => Map::from_iter([(String::new(), Value::from(text))]),
-    }
-}
-
 fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
     if tool.get("type").text()? != "function" {
         return Err(tool.get("type").wrong("`function`"));
     }
-    let function = tool.get("function");
-    let schema = Value::Object(function.get("parameters").object()?);
-    Ok(ToolSpec::new(function.get("name").text()?, function.get("description").text_or_empty()?, schema))
+    function(&tool.get("function"))
 }
 
 fn choice(choice: &Field<'_>) -> Result<ToolChoice, RequestError> {

@@ -127,7 +127,7 @@ fn detail(opaque: &Opaque, thought: &str) -> Option<Value> {
     Some(detail)
 }
 
-fn tool(tool: &ToolSpec) -> Value {
+pub(crate) fn tool(tool: &ToolSpec) -> Value {
     let function = json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
     json!({"type": "function", "function": function})
 }

@@ -24,16 +24,16 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hasher};
 
-use sabir_call::{Event, Fault, FaultKind, Opaque, Sink, Span, StopReason, Usage};
+use sabir_call::{Event, Opaque, Sink, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::NAME;
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::{Content, Count, List, Maybe, Text};
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
+use crate::response::{Calls, Close, Reader, Status, cut_of, reported, say, unreadable};
 
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -174,10 +174,7 @@ impl Reader for Stream {
         };
         self.status.events += 1;
         if chunk.error.is_some() || name == "error" || chunk.object.as_str() == "error" {
-            let error = ProviderError::read(data.as_bytes());
-            let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-            failed(&mut self.status, error, out);
-            self.calls.poison();
+            reported(ProviderError::read(data.as_bytes()), &mut self.status, &mut self.calls, out);
         } else if chunk.choices.0.is_empty() && chunk.usage.0.is_none() && chunk.id.0.is_none() {
             self.status.skipped += 1;
         }
@@ -282,18 +279,8 @@ impl Stream {
         if id.is_empty() && name.is_empty() && arguments.is_empty() {
             return;
         }
-        let position = match self.position(label, id, name, &arguments) {
-            Some(position) => position,
-            None => {
-                if self.calls.list.len() >= MAX_CALLS {
-                    let message = format!("more than {MAX_CALLS} calls in one response");
-                    out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
-                    return;
-                }
-                self.begin(label, id, out);
-                self.calls.list.len() - 1
-            }
-        };
+        let known = self.position(label, id, name, &arguments);
+        let Some(position) = known.or_else(|| self.begin(label, id, out)) else { return };
         let (Some(call), Some(hash)) = (self.calls.list.get_mut(position), self.hashes.get_mut(position)) else {
             return;
         };
@@ -315,16 +302,13 @@ impl Stream {
         call.push(&arguments, out);
     }
 
-    fn begin(&mut self, label: Option<u64>, id: &str, out: &mut dyn Sink) {
+    fn begin(&mut self, label: Option<u64>, id: &str, out: &mut dyn Sink) -> Option<usize> {
         for call in self.calls.list.iter_mut().filter(|call| call.is_whole()) {
             call.end_seen(&mut self.calls.next, out);
         }
-        let mut call = NativeCall::new(label, id);
-        if self.status.error.is_some() {
-            call.poison();
-        }
-        self.calls.list.push(call);
+        let position = self.calls.begin(NativeCall::new(label, id), &self.status, out)?;
         self.hashes.push(DefaultHasher::new());
+        Some(position)
     }
 
     /// The call that a delta belongs to; `None`: it begins a new one.
@@ -393,14 +377,6 @@ pub(crate) fn argument_text(raw: &str) -> Cow<'_, str> {
         Some(text) if raw.starts_with('"') => text,
         _ if raw == "null" => Cow::Borrowed(""),
         _ => Cow::Borrowed(raw),
-    }
-}
-
-fn say(thought: bool, text: &str, out: &mut dyn Sink) {
-    match (text.is_empty(), thought) {
-        (true, _) => {}
-        (_, true) => out.event(Event::Thought { text }),
-        (_, false) => out.event(Event::Text { text }),
     }
 }
 

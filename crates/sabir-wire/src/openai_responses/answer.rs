@@ -225,7 +225,7 @@ impl Answer {
 
     fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
         let place = self.place("fc", out);
-        let call_id = id.map_or_else(|| format!("{}_call_{index}", self.head.id), str::to_owned);
+        let call_id = self.head.call_id(id, index);
         let (name, arguments, text) = (name.to_owned(), ArgumentWriter::default(), String::new());
         let call = OpenCall { index, place, call_id, name, arguments, text };
         self.added(call.place.index, call.item("in_progress"), out);

@@ -14,8 +14,8 @@ use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
-use crate::field::{Field, History, call, image, tool_set};
-use crate::openai_chat::incoming::arguments;
+use crate::arguments::parsed;
+use crate::field::{Field, History, call, function, image, tool_set};
 use crate::thinking;
 use crate::wire::{Incoming, RequestError};
 
@@ -81,7 +81,7 @@ impl Reading {
         match if kind.is_absent() { "message" } else { kind.text()? } {
             "message" => self.message(item)?,
             "function_call" => {
-                let given = arguments(item.get("arguments").text_or_empty()?);
+                let given = parsed(item.get("arguments").text_or_empty()?);
                 self.call(item, given)?;
             }
             "custom_tool_call" => {
@@ -184,8 +184,7 @@ fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
     if tool.get("type").text()? != "function" {
         return Err(tool.get("type").wrong("`function`"));
     }
-    let schema = Value::Object(tool.get("parameters").object()?);
-    Ok(ToolSpec::new(tool.get("name").text()?, tool.get("description").text_or_empty()?, schema))
+    function(tool)
 }
 
 fn choice(choice: &Field<'_>) -> Result<ToolChoice, RequestError> {

@@ -28,12 +28,11 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::shape::{Envelope, Item, Over, Way, must_go_back};
 use super::told::Told;
-use crate::calls::{MAX_CALLS, NativeCall};
+use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::Maybe;
 use crate::openai_chat::stream::argument_text;
-use crate::response::{Calls, Close, Reader, Status, cut_of, failed, unreadable};
-use crate::sse::MAX_EVENT;
+use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, reported, say, too_much, unreadable};
 
 /// The most items of one response; further ones are dropped with a fault.
 const MAX_ITEMS: usize = 1024;
@@ -46,9 +45,8 @@ pub(crate) struct Stream {
     status: Status,
     calls: Calls,
     items: Vec<Known>,
-    /// Bytes of kept state so far.
-    kept: usize,
-    /// Whether the fault for too much of something has been told.
+    kept: Kept,
+    /// Whether it has been told that there are too many items.
     full: bool,
     reason: Option<StopReason>,
     refused: bool,
@@ -166,9 +164,7 @@ impl Stream {
     }
 
     fn error(&mut self, error: Option<ProviderError>, out: &mut dyn Sink) {
-        let error = error.unwrap_or_else(|| ProviderError::new("error", "the provider sent no words"));
-        failed(&mut self.status, error, out);
-        self.calls.poison();
+        reported(error, &mut self.status, &mut self.calls, out);
     }
 
     fn item(&mut self, kind: &str, event: &Envelope<'_>, out: &mut dyn Sink) {
@@ -215,8 +211,10 @@ impl Stream {
     }
 
     fn begin(&mut self, label: Option<u64>, item: &Item<'_>, out: &mut dyn Sink) -> Option<usize> {
-        if self.items.len() >= MAX_ITEMS || (item.is_call() && self.calls.list.len() >= MAX_CALLS) {
-            self.too_much(&format!("more than {MAX_ITEMS} items or {MAX_CALLS} calls in one response"), out);
+        if self.items.len() >= MAX_ITEMS {
+            if !std::mem::replace(&mut self.full, true) {
+                too_much(format!("more than {MAX_ITEMS} items in one response"), out);
+            }
             return None;
         }
         self.calls.went_on(out);
@@ -224,12 +222,9 @@ impl Stream {
             "message" => Kind::Message,
             "reasoning" => Kind::Reasoning,
             _ if item.is_call() => {
-                let mut call = NativeCall::new(label, item.call_id.as_str());
-                if self.status.error.is_some() {
-                    call.poison();
-                }
-                self.calls.list.push(call);
-                Kind::Call(Told::new(self.calls.list.len() - 1, item.kind.as_str() == "custom_tool_call"))
+                let call = NativeCall::new(label, item.call_id.as_str());
+                let position = self.calls.begin(call, &self.status, out)?;
+                Kind::Call(Told::new(position, item.kind.as_str() == "custom_tool_call"))
             }
             _ => Kind::Kept,
         };
@@ -326,7 +321,7 @@ impl Stream {
             }
         }
         self.refused |= part.0 == Way::Refusal;
-        out.event(if thought { Event::Thought { text: words } } else { Event::Text { text: words } });
+        say(thought, words, out);
     }
 
     fn arguments(&mut self, kind: &'static str, done: bool, event: &Envelope<'_>, out: &mut dyn Sink) {
@@ -412,17 +407,8 @@ impl Stream {
     }
 
     fn keep(&mut self, data: Value, size: usize, out: &mut dyn Sink) {
-        self.kept = self.kept.saturating_add(size);
-        if self.kept > MAX_EVENT {
-            self.too_much(&format!("the response holds more than {MAX_EVENT} bytes of provider state"), out);
-        } else {
+        if self.kept.has_room(size, out) {
             out.event(Event::Opaque(&Opaque { wire: NAME.to_owned(), data }));
-        }
-    }
-
-    fn too_much(&mut self, message: &str, out: &mut dyn Sink) {
-        if !std::mem::replace(&mut self.full, true) {
-            out.event(Event::Fault(&Fault::error(FaultKind::Limit, Span::default(), message)));
         }
     }
 }

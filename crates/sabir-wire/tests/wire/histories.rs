@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn every_wish_is_read_as_its_nearest(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8)") {
+    fn every_wish_is_read_as_its_nearest(tokens in any::<u64>(), limit in proptest::option::of(1_u64..99_999), model in "(m|claude-opus-4-8|gemini-2.5-pro|gemini-3-pro|gpt-oss)") {
         for wire in Wire::ALL {
             for thinking in [Thinking::Tokens(tokens), Thinking::Effort(Effort::Minimal), Thinking::Effort(Effort::High)] {
                 let request = Request { model: model.clone(), max_output: limit, thinking, ..Request::default() };

@@ -1,5 +1,6 @@
 //! Ollama: what its streams do, what its requests insist on, one hand-written body each.
 
+use proptest::prelude::*;
 use sabir_call::{
     Cut, Draft, DraftState, Effort, ModelErrorKind, Request, StopReason, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
 };
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::gemini::requests::check_pairs;
 use crate::histories::history;
-use crate::merged::{decode_all, runnable};
+use crate::merged::{decode, decode_all, runnable};
+use crate::splits::split;
 
 const WIRE: Wire = Wire::Ollama;
 
@@ -166,6 +168,7 @@ fn thinking_is_said_as_the_model_knows_it() {
     check("qwen3", Thinking::Tokens(7), json!(true), effort(Effort::Medium));
     check("gpt-oss:20b", effort(Effort::High), json!("high"), effort(Effort::High));
     check("gpt-oss:20b", effort(Effort::Minimal), json!("low"), effort(Effort::Low));
+    check("gpt-oss:20b", Thinking::Tokens(8000), json!("medium"), effort(Effort::Medium));
 }
 
 #[test]
@@ -204,5 +207,46 @@ fn results_find_their_calls_without_ids() {
         let encoded = wire.encode_request(&request, &Form::default()).to_string();
         request = wire.decode_request(&wire.endpoint("m", false), encoded.as_bytes()).unwrap().request;
         check_pairs(&request, 6);
+    }
+}
+
+/// A line out of a small world, in which ids, names, arguments and ends collide all the time.
+fn wild_line() -> impl Strategy<Value = Value> {
+    let id = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("a")), Just(json!(1))];
+    let name = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("f"))];
+    let arguments = proptest::sample::select(
+        &["{}", "{\"x\":\"y\"}", "null", "\"{\"", "\"{\\\"x\\\":1}\"", "\"\"", "[1]", "3"][..],
+    );
+    (id, name, arguments, 0_usize..8).prop_map(|(id, name, arguments, kind)| {
+        let called = json!({"id": id, "function": {"name": name, "arguments": serde_json::from_str::<Value>(arguments).unwrap()}});
+        match kind {
+            0 => said(json!({"content": arguments})),
+            1 => said(json!({"thinking": arguments, "content": null})),
+            2 => done(if arguments == "{}" { "length" } else { "stop" }),
+            3 => json!({"error": "no"}),
+            4 => json!({"unheard": "of"}),
+            5 => said(json!({"tool_calls": [called, called]})),
+            6 => json!({"message": {"tool_calls": [called]}, "done": true}),
+            _ => said(json!({"tool_calls": [called]})),
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn any_lines_keep_the_contract(all in proptest::collection::vec(wild_line(), 0..9), sizes in proptest::collection::vec(1_usize..90, 1..9)) {
+        let body = lines(&all);
+        for how in [Close::Clean, Close::Broken] {
+            // `decode` holds the contract: one start and one end for each call, nothing outside of it.
+            let expected = decode(WIRE, [body.as_bytes()], how);
+            prop_assert_eq!(&decode(WIRE, split(body.as_bytes(), &sizes), how), &expected);
+            for call in expected.0.draft.calls().filter(|call| call.state == DraftState::Closed) {
+                let whole = call.arguments.iter().all(|argument| !argument.partial);
+                let faulty = expected.0.draft.errors_of(call.index).next().is_some();
+                prop_assert!(whole || faulty, "an unfinished call was closed: {:?}", call);
+            }
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! The merge rules, one hand-written body each.
 
-use sabir_call::{Cut, DraftPart, DraftState, FaultKind, ModelErrorKind, StopReason};
-use sabir_wire::{BodyForm, Wire};
+use sabir_call::{Cut, DraftPart, DraftState, Event, FaultKind, ModelErrorKind, StopReason};
+use sabir_wire::{BodyForm, Close, Encoder, Head, Wire};
 use serde_json::{Value, json};
 
-use crate::merged::{decode_all, runnable};
+use crate::merged::{decode, decode_all, runnable};
 
 /// Chunks of OpenAI Chat as a stream; strings stand as they are.
 pub(crate) fn chat(chunks: &[Value]) -> String {
@@ -450,4 +450,49 @@ fn other_choices_are_left_out() {
     let first = json!({"choices": [{"index": 0, "delta": {"content": "one "}}]});
     let (merged, report) = decode_all(Wire::OpenAiChat, &chat(&[first, second, finish("stop")]));
     assert_eq!((merged.draft.text().as_str(), report.skipped), ("one one", 1));
+}
+
+#[test]
+fn too_many_calls_are_told_once() {
+    for wire in Wire::ALL {
+        let (mut encoder, mut body) = (Encoder::new(wire, Head::default()), Vec::new());
+        for index in 0..520 {
+            let id = format!("c{index}");
+            encoder.event(
+                Event::CallStart { index, id: Some(&id), name: "f", dialect: None, at: 0, name_at: 0 },
+                &mut body,
+            );
+            encoder.event(Event::CallEnd { index, at: 0 }, &mut body);
+        }
+        encoder.finish(&mut body);
+        let (merged, report) = decode(wire, [&body[..]], Close::Clean);
+        let faults: Vec<_> = merged.draft.faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
+        assert_eq!(faults, [(FaultKind::Limit, "more than 512 calls in one response")], "{wire}");
+        assert_eq!((runnable(&merged.draft).len(), report.ended), (512, true), "{wire}");
+    }
+}
+
+#[test]
+fn too_much_state_is_told_once() {
+    let long = "x".repeat(9 << 20);
+    let data = |index: u32| if index < 2 { long.as_str() } else { "x" };
+    let block = |index: u32| {
+        let block = json!({"type": "redacted_thinking", "data": data(index)});
+        json!({"type": "content_block_start", "index": index, "content_block": block})
+    };
+    let item = |index: u32| {
+        let item = json!({"type": "web_search_call", "id": index.to_string(), "action": data(index)});
+        json!({"type": "response.output_item.done", "output_index": index, "item": item})
+    };
+    let part = |index: u32| json!({"candidates": [{"content": {"parts": [{"inlineData": {"data": data(index)}}]}}]});
+    let three = |event: &dyn Fn(u32) -> Value| (0..3).map(|at| format!("data: {}\n\n", event(at))).collect::<String>();
+    for (wire, body) in
+        [(Wire::Anthropic, three(&block)), (Wire::OpenAiResponses, three(&item)), (Wire::Gemini, three(&part))]
+    {
+        let (merged, _) = decode_all(wire, &body);
+        let limits = merged.draft.faults.iter().filter(|fault| fault.kind == FaultKind::Limit).count();
+        let kept = merged.draft.parts.iter().filter(|part| matches!(part, DraftPart::Opaque(_))).count();
+        // What never ended is not kept, and nothing is kept behind what was too much.
+        assert!(limits == 1 && kept <= 1, "{wire}: {limits} {kept}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Where a provider is, and what it insists on.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use sabir_wire::{Form, Wire};
 
 use crate::secret::Secret;
@@ -156,12 +157,29 @@ impl Provider {
         self.base_url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
     }
 
+    /// All that must not be shown.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
+        let own = self.headers.iter().map(|(_, value)| value);
+        let mut all: Vec<_> = self.key.iter().chain(own).chain(&self.proxy).chain(signing).cloned().collect();
+        all.extend(self.password());
+        all
+    }
+
+    /// The password in the address, as it stands there and as it is sent.
+    fn password(&self) -> Vec<Secret> {
+        let place = self.base_url.split_once("://").map_or(self.base_url.as_str(), |(_, rest)| rest);
+        let place = place.split(['/', '?', '#']).next().unwrap_or_default();
+        let Some((user, password)) = place.rsplit_once('@').and_then(|(info, _)| info.split_once(':')) else {
+            return Vec::new();
+        };
+        let secrets = [password.to_owned(), BASE64_STANDARD.encode(format!("{user}:{password}"))];
+        secrets.into_iter().filter(|_| !password.is_empty()).map(Secret::new).collect()
+    }
+
     /// A text without any of the provider's secrets.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let signing = self.signing.iter().flat_map(|signing| signing.token.iter().chain([&signing.secret_key]));
-        let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value)).chain(&self.proxy);
-        let secrets = secrets.chain(signing);
-        secrets.fold(text.to_owned(), |text, secret| secret.redact(&text))
+        self.secrets().iter().fold(text.to_owned(), |text, secret| secret.redact(&text))
     }
 }
 

@@ -4,7 +4,7 @@
 //! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur.
 
 use crate::provider::Provider;
-use crate::secret::SHORTEST;
+use crate::secret::{SHORTEST, Secret};
 
 /// Stands where something was left out.
 pub(crate) const REDACTED: &str = "[redacted]";
@@ -49,12 +49,10 @@ pub(crate) struct Redactor {
 }
 
 impl Redactor {
-    /// Knows the key, the own headers and the proxy of that provider, as they stand and as JSON writes them.
+    /// Knows all secrets of that provider, as they stand and as JSON writes them.
     pub(crate) fn new(provider: &Provider) -> Self {
-        let headers = provider.headers.iter().map(|(_, value)| value);
-        let all = provider.key.iter().chain(headers).chain(&provider.proxy);
         let mut secrets = Vec::new();
-        for secret in all.map(|secret| secret.expose()).filter(|secret| secret.len() >= SHORTEST) {
+        for secret in provider.secrets().iter().map(Secret::expose).filter(|secret| secret.len() >= SHORTEST) {
             let quoted = serde_json::Value::from(secret).to_string();
             secrets.push(secret.as_bytes().to_vec());
             let inner = quoted.trim_start_matches('"').strip_suffix('"').unwrap_or_default().as_bytes();

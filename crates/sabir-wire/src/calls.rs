@@ -88,6 +88,18 @@ impl NativeCall {
         self.poisoned = true;
     }
 
+    /// Notes that the provider said something else of its arguments before: it will not run.
+    pub(crate) fn contradict(&mut self, out: &mut dyn Sink) {
+        self.poisoned = true;
+        let message = "the provider contradicts the arguments that it sent before";
+        let fault = Fault::error(FaultKind::Provider, Span::default(), message);
+        let index = self.started.as_ref().map(|(index, _)| *index);
+        out.event(Event::Fault(&match index {
+            Some(index) => fault.in_call(index),
+            None => fault,
+        }));
+    }
+
     /// Takes the name, and starts the call if it was the first.
     pub(crate) fn set_name(&mut self, name: &str, next: &mut u32, out: &mut dyn Sink) {
         if name.is_empty() || name == self.name {

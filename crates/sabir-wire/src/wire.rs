@@ -201,7 +201,7 @@ impl Wire {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let [whole, stream] = self.row().endpoint;
         [(stream, stream != whole), (whole, false)].into_iter().find_map(|(pattern, streamed)| {
-            let pattern = pattern.split('?').next().unwrap_or_default();
+            let pattern = unversioned(pattern.split('?').next().unwrap_or_default());
             match pattern.split_once(MODEL).or_else(|| pattern.split_once(SEGMENT)) {
                 None => path.ends_with(pattern).then_some(("", streamed)),
                 Some((before, behind)) => {
@@ -303,6 +303,13 @@ impl Head {
     }
 }
 
+/// A pattern without the version that it begins with: clients ask for another one where the answers are the same.
+fn unversioned(pattern: &str) -> &str {
+    let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
+    pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
+}
+
 impl RequestError {
     pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into() }
@@ -322,6 +329,7 @@ mod tests {
         check("/v1/responses", Some(Wire::OpenAiResponses));
         check("/v1beta/models/gemini-x:generateContent", Some(Wire::Gemini));
         check("/v1beta/models/gemini-x:streamGenerateContent?alt=sse", Some(Wire::Gemini));
+        check("/v1/models/gemini-x:generateContent", Some(Wire::Gemini));
         check("/v1beta/models/:generateContent", None);
         check("/v1beta/models/gemini-x:countTokens", None);
         check("/api/chat", Some(Wire::Ollama));

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use sabir_call::{Event, Fault, FaultKind, Sink, Span};
+use sabir_call::Sink;
 
 use crate::calls::NativeCall;
 use crate::mould::escape;
@@ -44,7 +44,8 @@ impl Told {
         self.hash.write(text.as_bytes());
     }
 
-    /// The whole text: what it has beyond the pieces is taken.
+    /// The whole text: what it has beyond the pieces is taken. Where the pieces are whole already it is the same value once
+    /// more, in whatever spelling.
     pub(super) fn all(&mut self, call: &mut NativeCall, text: &str, out: &mut dyn Sink) {
         if text.is_empty() || call.is_whole() || !call.is_open() {
             return;
@@ -53,11 +54,7 @@ impl Told {
         let known = text.as_bytes().get(..self.length).inspect(|known| hash.write(known));
         match text.get(self.length..) {
             Some(rest) if known.is_some() && hash.finish() == self.hash.finish() => self.push(call, rest, out),
-            _ => {
-                call.poison();
-                let message = "the provider contradicts the arguments that it sent before";
-                out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
-            }
+            _ => call.contradict(out),
         }
     }
 

@@ -272,3 +272,22 @@ fn anthropic_streams_end_in_many_ways() {
     assert_eq!(ending(&short), (DraftState::Cut(Cut::Limit), Some(StopReason::Length), true));
     assert_eq!(ending(&[call, input("{\"a\":1}")]), (DraftState::Cut(Cut::Broken), None, false));
 }
+
+#[test]
+fn a_whole_call_that_is_contradicted_does_not_run() {
+    let call = |arguments: &str| {
+        said(json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}]}))
+    };
+    let check = |second: &str, runs: usize| {
+        let chunks = [call(r#"{"a":1}"#), call(second), finish("tool_calls"), json!("[DONE]")];
+        let (merged, _) = decode_all(Wire::OpenAiChat, &chat(&chunks));
+        assert_eq!(runnable(&merged.draft).len(), runs, "{second}: {:#?}", merged.events);
+        assert_eq!(merged.draft.faults.is_empty(), runs == 1, "{second}");
+    };
+    // Told twice, or nothing more; and two that cannot both be meant.
+    check(r#"{"a":1}"#, 1);
+    check("\n", 1);
+    check("", 1);
+    check(r#"{"a":2}"#, 0);
+    check(r#","b":2}"#, 0);
+}

@@ -296,18 +296,18 @@ fn unescaped(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A pattern without the version that it begins with: clients ask for another one where the answers are the same.
-fn unversioned(pattern: &str) -> &str {
-    let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
-    pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
-}
-
 impl Head {
     /// The id of a call: its own, or one made of the response's where it has none.
     pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
         own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
     }
+}
+
+/// A pattern without the version that it begins with: clients ask for another one where the answers are the same.
+fn unversioned(pattern: &str) -> &str {
+    let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
+    pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
 }
 
 impl RequestError {

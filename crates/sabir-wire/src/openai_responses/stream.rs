@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use super::shape::{Envelope, Item, Over, Way, must_go_back};
-use super::told::Told;
+use super::told::{Heard, Told};
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::Maybe;
@@ -58,8 +58,8 @@ struct Known {
     label: Option<u64>,
     id: String,
     kind: Kind,
-    /// Parts of which words have come.
-    said: Vec<(Way, u64)>,
+    /// Parts of which words have come, and which.
+    said: Vec<((Way, u64), Heard)>,
     done: bool,
 }
 
@@ -304,21 +304,28 @@ impl Stream {
     fn repeated(&mut self, way: Way, event: &Envelope<'_>, words: &str, out: &mut dyn Sink) {
         let Some(position) = self.find(way.item(), event, out) else { return };
         let part = (way, way.index(event));
-        if self.items.get(position).is_some_and(|known| !known.done && !known.said.contains(&part)) {
-            self.say(position, part, words, out);
-        }
+        let Some(known) = self.items.get(position).filter(|known| !known.done) else { return };
+        let heard = known.said.iter().find(|(known, _)| *known == part);
+        // What was lost on the way is told once more here; what is told differently has been said.
+        let rest = heard.map_or(Some(words), |(_, heard)| heard.rest(words));
+        self.say(position, part, rest.unwrap_or_default(), out);
     }
 
     fn say(&mut self, position: usize, part: (Way, u64), words: &str, out: &mut dyn Sink) {
         let Some(known) = self.items.get_mut(position).filter(|_| !words.is_empty()) else { return };
         let thought = part.0.is_thought();
-        if known.said.last() != Some(&part) && !known.said.contains(&part) {
+        let said = known.said.iter().rposition(|(known, _)| *known == part);
+        if said.is_none() {
             if thought && !known.said.is_empty() {
                 out.event(Event::Thought { text: "\n\n" });
             }
             if known.said.len() < MAX_PARTS {
-                known.said.push(part);
+                known.said.push((part, Heard::default()));
             }
+        }
+        let position = said.unwrap_or(known.said.len().saturating_sub(1));
+        if let Some((_, heard)) = known.said.get_mut(position).filter(|(known, _)| *known == part) {
+            heard.push(words);
         }
         self.refused |= part.0 == Way::Refusal;
         say(thought, words, out);

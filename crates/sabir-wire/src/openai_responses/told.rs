@@ -18,14 +18,34 @@ pub(super) struct Told {
     pub(super) custom: bool,
     /// Whether they were said to be complete.
     pub(super) complete: bool,
-    /// Their bytes so far, and a hash of them: tells a repetition without keeping the text.
+    heard: Heard,
+}
+
+/// A text that came in pieces, without the text: enough to know it again.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
     length: usize,
     hash: DefaultHasher,
 }
 
+impl Heard {
+    /// The next piece.
+    pub(super) fn push(&mut self, text: &str) {
+        self.length += text.len();
+        self.hash.write(text.as_bytes());
+    }
+
+    /// What the whole text has beyond the pieces; `None`: it does not begin with them.
+    pub(super) fn rest<'t>(&self, whole: &'t str) -> Option<&'t str> {
+        let mut hash = DefaultHasher::new();
+        hash.write(whole.as_bytes().get(..self.length)?);
+        whole.get(self.length..).filter(|_| hash.finish() == self.hash.finish())
+    }
+}
+
 impl Told {
     pub(super) fn new(position: usize, custom: bool) -> Self {
-        Self { position, custom, complete: false, length: 0, hash: DefaultHasher::new() }
+        Self { position, custom, complete: false, heard: Heard::default() }
     }
 
     /// The next piece.
@@ -34,14 +54,13 @@ impl Told {
             return;
         }
         if self.custom {
-            let mut json = if self.length == 0 { format!("{{\"{INPUT}\":\"") } else { String::new() };
+            let mut json = if self.heard.length == 0 { format!("{{\"{INPUT}\":\"") } else { String::new() };
             escape(text, &mut json);
             call.push(&json, out);
         } else {
             call.push(text, out);
         }
-        self.length += text.len();
-        self.hash.write(text.as_bytes());
+        self.heard.push(text);
     }
 
     /// The whole text: what it has beyond the pieces is taken. Where the pieces are whole already it is the same value once
@@ -50,18 +69,16 @@ impl Told {
         if text.is_empty() || call.is_whole() || !call.is_open() {
             return;
         }
-        let mut hash = DefaultHasher::new();
-        let known = text.as_bytes().get(..self.length).inspect(|known| hash.write(known));
-        match text.get(self.length..) {
-            Some(rest) if known.is_some() && hash.finish() == self.hash.finish() => self.push(call, rest, out),
-            _ => call.contradict(out),
+        match self.heard.rest(text) {
+            Some(rest) => self.push(call, rest, out),
+            None => call.contradict(out),
         }
     }
 
     /// The end was seen.
     pub(super) fn end(&mut self, call: &mut NativeCall, next: &mut u32, out: &mut dyn Sink) {
         if self.custom && call.is_open() {
-            call.push(&if self.length == 0 { format!("{{\"{INPUT}\":\"\"}}") } else { "\"}".to_owned() }, out);
+            call.push(&if self.heard.length == 0 { format!("{{\"{INPUT}\":\"\"}}") } else { "\"}".to_owned() }, out);
         }
         call.end_seen(next, out);
     }

@@ -430,3 +430,19 @@ fn unknown_events_are_skipped_and_counted() {
     let (merged, report) = read(&events);
     assert_eq!((merged.draft.text().as_str(), report.skipped, report.unreadable), ("hi", 5, 0));
 }
+
+#[test]
+fn words_that_were_lost_are_taken_from_the_end() {
+    let said = |deltas: &[&str], whole: &str| {
+        let added = item("added", 0, json!({"type": "message", "id": "m", "content": []}));
+        let deltas = deltas.iter().map(|text| piece("output_text.delta", 0, "m", "delta", text));
+        let done = piece("output_text.done", 0, "m", "text", whole);
+        let events: Vec<_> = std::iter::once(added).chain(deltas).chain([done]).collect();
+        read(&events).0.draft.text()
+    };
+    assert_eq!(said(&["he", "l"], "hello"), "hello");
+    assert_eq!(said(&["hello"], "hello"), "hello");
+    assert_eq!(said(&[], "hello"), "hello");
+    // What was said stays said.
+    assert_eq!(said(&["hi"], "hello"), "hi");
+}

@@ -16,9 +16,11 @@ use sabir_call::{ArgForm, Draft, Event, Sink, StopReason};
 use sabir_wire::{Encoder, Head, Wire, play};
 
 fn main() {
-    let bodies = match std::env::args().nth(1) {
-        Some(path) => recorded(&path),
+    let bodies = match std::env::args().nth(1).map(|path| recorded(&path)) {
         None => written(),
+        Some(Ok(bodies)) if !bodies.is_empty() => bodies,
+        Some(Ok(_)) => return println!("The file holds no bodies of server-sent events."),
+        Some(Err(error)) => return println!("The file cannot be read: {error}."),
     };
     let total: usize = bodies.iter().map(Vec::len).sum();
     println!("{} bodies, {:.1} MB.\n", bodies.len(), total as f64 / 1e6);
@@ -27,14 +29,14 @@ fn main() {
 }
 
 /// The bodies of a file that are server-sent events.
-fn recorded(path: &str) -> Vec<Vec<u8>> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+fn recorded(path: &str) -> std::io::Result<Vec<Vec<u8>>> {
+    let text = std::fs::read_to_string(path)?;
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let bodies = lines.filter_map(|line| {
         line.get("wire")?.as_str()?.strip_suffix("-sse")?;
         Some(line.get("body")?.as_str()?.as_bytes().to_vec())
     });
-    bodies.collect()
+    Ok(bodies.collect())
 }
 
 /// Bodies as our own encoders write them: words, and a call.

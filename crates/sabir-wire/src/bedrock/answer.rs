@@ -7,6 +7,7 @@ use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
 use crate::failure::ProviderError;
 use crate::frames::{HeaderValue, encode};
+use crate::mould::{Cast, Mould, cast};
 use crate::replay::pieces;
 use crate::wire::{Head, Writer};
 
@@ -24,6 +25,30 @@ pub(crate) struct Answer {
     called: bool,
     usage: Usage,
     stop: Option<(StopReason, String)>,
+    cast: Deltas,
+}
+
+/// Frames of words, thoughts and arguments: their payloads are cast, then framed.
+#[derive(Debug, Default)]
+struct Deltas {
+    moulds: [Option<Mould>; 3],
+    payload: Vec<u8>,
+    /// A piece of arguments, before it is written.
+    fragment: String,
+}
+
+impl Deltas {
+    /// Writes a text as the delta of a block, in frames that are not too long. `kind` counts the moulds.
+    fn write(&mut self, (kind, index): (usize, u64), text: &str, out: &mut Vec<u8>, part: fn(&str) -> Value) {
+        let Some(mould) = self.moulds.get_mut(kind) else { return };
+        for text in pieces(text, MAX_PIECE) {
+            self.payload.clear();
+            cast(mould, Cast { key: index, number: 0, text }, &mut self.payload, |_, text| {
+                json!({"delta": part(text), "contentBlockIndex": index}).to_string().into_bytes()
+            });
+            frame("contentBlockDelta", &self.payload, out);
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +75,7 @@ impl Answer {
             called: false,
             usage: Usage::default(),
             stop: None,
+            cast: Deltas::default(),
         }
     }
 
@@ -119,11 +145,11 @@ impl Answer {
 
     fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) {
-            let mut fragment = String::new();
+            let mut fragment = std::mem::take(&mut self.cast.fragment);
             write(&mut call.arguments, &mut fragment);
-            for piece in pieces(&fragment, MAX_PIECE) {
-                delta(call.block, &json!({"toolUse": {"input": piece}}), out);
-            }
+            self.cast.write((2, call.block), &fragment, out, |text| json!({"toolUse": {"input": text}}));
+            fragment.clear();
+            self.cast.fragment = fragment;
         }
     }
 }
@@ -136,12 +162,11 @@ impl Writer for Answer {
         match event {
             Event::Text { text } => {
                 let index = self.prose(Prose::Text, out);
-                pieces(text, MAX_PIECE).for_each(|text| delta(index, &json!({"text": text}), out));
+                self.cast.write((0, index), text, out, |text| json!({"text": text}));
             }
             Event::Thought { text } => {
                 let index = self.prose(Prose::Reasoning, out);
-                let thought = |text| json!({"reasoningContent": {"text": text}});
-                pieces(text, MAX_PIECE).for_each(|text| delta(index, &thought(text), out));
+                self.cast.write((1, index), text, out, |text| json!({"reasoningContent": {"text": text}}));
             }
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
@@ -282,11 +307,15 @@ fn stop(index: u64, out: &mut Vec<u8>) {
 }
 
 fn send(kind: &str, body: &Value, out: &mut Vec<u8>) {
+    frame(kind, body.to_string().as_bytes(), out);
+}
+
+fn frame(kind: &str, payload: &[u8], out: &mut Vec<u8>) {
     let headers = [
         (":event-type", HeaderValue::Text(kind)),
         (":content-type", HeaderValue::Text("application/json")),
         (":message-type", HeaderValue::Text("event")),
     ];
     // Text comes in pieces. Only provider state can be too long, and a frame of it could not be read.
-    let _ = encode(&headers, body.to_string().as_bytes(), out);
+    let _ = encode(&headers, payload, out);
 }

@@ -49,6 +49,7 @@ mod response;
 pub mod sse;
 mod stop;
 mod thinking;
+mod turns;
 mod values;
 mod wire;
 

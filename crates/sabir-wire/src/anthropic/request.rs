@@ -4,12 +4,13 @@
 //! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature; plain ones are left out.
 //! A model that thinks takes no temperature.
 
-use sabir_call::{Call, CallResult, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Call, CallResult, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
 use super::thinking;
 use crate::identifier::portable;
+use crate::turns::by_role;
 use crate::wire::Form;
 
 /// The output limit of a request that names none: every current model allows it.
@@ -25,7 +26,7 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         mark(form, &mut block);
         body.insert("system".to_owned(), Value::Array(vec![block]));
     }
-    let mut messages = messages(&request.messages);
+    let mut messages = by_role(&request.messages, block, result);
     if let Some(last) =
         messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut()?.last_mut())
     {
@@ -57,30 +58,6 @@ fn mark(form: &Form, block: &mut Value) {
     if let Some(block) = block.as_object_mut().filter(|_| form.cached && !thinking) {
         block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
     }
-}
-
-/// Messages of one role that follow each other become one; messages without a block vanish.
-fn messages(history: &[Message]) -> Vec<Value> {
-    let mut merged: Vec<(Role, Vec<Value>, Vec<Value>)> = Vec::new();
-    for message in history {
-        if merged.last().is_none_or(|(role, ..)| *role != message.role) {
-            merged.push((message.role, Vec::new(), Vec::new()));
-        }
-        let Some((_, results, blocks)) = merged.last_mut() else { continue };
-        for part in &message.parts {
-            match part {
-                Part::Result(known) => results.push(result(known)),
-                part => blocks.extend(block(message.role, part)),
-            }
-        }
-    }
-    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
-    full.map(|(role, mut results, blocks)| {
-        results.extend(blocks);
-        let role = if role == Role::User { "user" } else { "assistant" };
-        json!({"role": role, "content": results})
-    })
-    .collect()
 }
 
 fn block(role: Role, part: &Part) -> Option<Value> {

@@ -15,6 +15,7 @@ use crate::anthropic::request::closed;
 use crate::anthropic::thinking;
 use crate::identifier::portable;
 use crate::thinking::effort;
+use crate::turns::by_role;
 use crate::wire::Form;
 
 /// Who made a model, as far as its name says.
@@ -57,7 +58,7 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         system.extend(cached.then(cache_point));
         body.insert("system".to_owned(), Value::Array(system));
     }
-    let mut messages = messages(&request.messages);
+    let mut messages = by_role(&request.messages, block, result);
     let last = messages.last_mut().and_then(|message| message.pointer_mut("/content")?.as_array_mut());
     if let (Some(last), true) = (last, cached) {
         last.push(cache_point());
@@ -99,30 +100,6 @@ fn named(model: &str, names: &[&str]) -> bool {
 /// Marks the end of a prefix that may be cached.
 fn cache_point() -> Value {
     json!({"cachePoint": {"type": "default"}})
-}
-
-/// Messages of one role that follow each other become one; messages without a block vanish.
-fn messages(history: &[Message]) -> Vec<Value> {
-    let mut merged: Vec<(Role, Vec<Value>, Vec<Value>)> = Vec::new();
-    for message in history {
-        if merged.last().is_none_or(|(role, ..)| *role != message.role) {
-            merged.push((message.role, Vec::new(), Vec::new()));
-        }
-        let Some((_, results, blocks)) = merged.last_mut() else { continue };
-        for part in &message.parts {
-            match part {
-                Part::Result(known) => results.push(result(known)),
-                part => blocks.extend(block(message.role, part)),
-            }
-        }
-    }
-    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
-    full.map(|(role, mut results, blocks)| {
-        results.extend(blocks);
-        let role = if role == Role::User { "user" } else { "assistant" };
-        json!({"role": role, "content": results})
-    })
-    .collect()
 }
 
 fn block(role: Role, part: &Part) -> Option<Value> {

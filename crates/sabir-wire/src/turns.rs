@@ -1,0 +1,33 @@
+//! Turns: a history for wires on which the roles take turns, and results come first in what the user says.
+
+use sabir_call::{CallResult, Message, Part, Role};
+use serde_json::{Value, json};
+
+/// Messages of one role that follow each other become one, of results and then of other blocks; messages without a block
+/// vanish.
+pub(crate) fn by_role(
+    history: &[Message],
+    block: fn(Role, &Part) -> Option<Value>,
+    result: fn(&CallResult) -> Value,
+) -> Vec<Value> {
+    let mut merged: Vec<(Role, Vec<Value>, Vec<Value>)> = Vec::new();
+    for message in history {
+        if merged.last().is_none_or(|(role, ..)| *role != message.role) {
+            merged.push((message.role, Vec::new(), Vec::new()));
+        }
+        let Some((_, results, blocks)) = merged.last_mut() else { continue };
+        for part in &message.parts {
+            match part {
+                Part::Result(known) => results.push(result(known)),
+                part => blocks.extend(block(message.role, part)),
+            }
+        }
+    }
+    let full = merged.into_iter().filter(|(_, results, blocks)| !results.is_empty() || !blocks.is_empty());
+    full.map(|(role, mut results, blocks)| {
+        results.extend(blocks);
+        let role = if role == Role::User { "user" } else { "assistant" };
+        json!({"role": role, "content": results})
+    })
+    .collect()
+}

@@ -182,7 +182,7 @@ impl Driver<'_> {
             let work = async move {
                 // A full queue drops a piece of the preview, never of the result.
                 let mut progress = |text: &str| _ = outputs.try_send((name.clone(), text.to_owned()));
-                tool.run(&arguments, &mut progress).await
+                tool.run(&name, &arguments, &mut progress).await
             };
             let output = Guarded(Box::pin(work)).await;
             (id, output)

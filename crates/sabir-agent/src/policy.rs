@@ -17,12 +17,15 @@ pub struct Rules {
     commands: bool,
     /// These very command lines.
     exact: Vec<String>,
+    /// Documents of these very hosts.
+    hosts: Vec<String>,
 }
 
 /// A rule that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, or `command=LINE` for one exact command line"
+    "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact command line, or \
+     `host=NAME` for documents of one host"
 )]
 pub struct RuleError(pub String);
 
@@ -36,13 +39,14 @@ pub struct Judgement {
 }
 
 impl Rules {
-    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `command=LINE`.
+    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `command=LINE`, `host=NAME`.
     ///
     /// # Errors
     /// Any other word, named in the error.
     pub fn approve(&mut self, rule: &str) -> Result<(), RuleError> {
         match rule.split_once('=') {
             Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
+            Some(("host", name)) if !name.trim().is_empty() => self.hosts.push(name.trim().to_ascii_lowercase()),
             _ => match rule {
                 "reads" | "none" => {}
                 "edits" => self.edits = true,
@@ -75,8 +79,34 @@ impl Rules {
             }
             Access::Command { .. } if self.commands => judge(Verdict::Allow, "commands are approved"),
             Access::Command { .. } => judge(Verdict::Ask, "runs a command"),
+            Access::Fetch { url } if self.hosts.iter().any(|host| host_of(url).as_ref() == Some(host)) => {
+                judge(Verdict::Allow, "this host is approved")
+            }
+            Access::Fetch { .. } => judge(Verdict::Ask, "fetches a document from the network"),
+            Access::Several(all) => self.strictest(all),
         }
     }
+
+    /// The strictest verdict, the first of equals; nothing at all touches nothing.
+    fn strictest(&self, all: &[Access]) -> Judgement {
+        let rank = |verdict| match verdict {
+            Verdict::Allow => 0,
+            Verdict::Ask => 1,
+            Verdict::Deny => 2,
+        };
+        let judged = all.iter().map(|access| self.decide(access));
+        let strictest = judged.reduce(|one, other| if rank(other.verdict) > rank(one.verdict) { other } else { one });
+        strictest.unwrap_or_else(|| self.decide(&Access::Nothing))
+    }
+}
+
+/// The host of an `http` or `https` address without a user's name in it, in lower case.
+fn host_of(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !authority.contains('@');
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    plain.then(|| host.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -109,6 +139,17 @@ mod tests {
         check(&["command=cargo test"], &command(" cargo test\n"), Verdict::Allow);
         check(&["command=git"], &command("gitevil"), Verdict::Ask);
         check(&["command=echo"], &command("echo $(rm -rf x)"), Verdict::Ask);
+        let fetch = |url: &str| Access::Fetch { url: url.into() };
+        check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
+        check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);
+        check(&["host=docs.rs"], &fetch("https://docs.rs.evil/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://docs.rs@evil/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("file://docs.rs/x"), Verdict::Ask);
+        let several = |all: &[Access]| Access::Several(all.to_vec());
+        check(&["edits"], &several(&[read(false), write(None)]), Verdict::Allow);
+        check(&["edits"], &several(&[write(None), write(Some("git's own")), read(false)]), Verdict::Ask);
+        check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
+        check(&[], &several(&[]), Verdict::Allow);
         assert!(Rules::default().approve("everything").is_err());
         assert!(Rules::default().approve("command=").is_err());
     }

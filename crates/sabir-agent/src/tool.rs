@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use sabir_call::{ToolError, ToolSet, ToolSpec};
+use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
 /// Typed arguments of a call, as they passed the gates.
@@ -35,6 +35,13 @@ pub enum Access {
         /// The command line, as the shell gets it.
         command: String,
     },
+    /// Asks a server for a document.
+    Fetch {
+        /// The address, as the model wrote it.
+        url: String,
+    },
+    /// All of these. It is judged as the strictest of them.
+    Several(Vec<Access>),
     /// Cannot be known: the path is no path, say. The tool will fail with a clear message.
     Invalid {
         /// What is wrong.
@@ -47,6 +54,8 @@ pub enum Access {
 pub struct ToolOutput {
     /// The words.
     pub content: String,
+    /// Pictures that belong to them.
+    pub images: Vec<Image>,
     /// Whether the tool failed.
     pub failed: bool,
 }
@@ -69,7 +78,7 @@ pub trait Tool: Send + Sync {
     fn access(&self, arguments: &Arguments) -> Access;
 
     /// Does it. Dropping the future stops the work and whatever processes it started.
-    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
+    fn run<'a>(&'a self, call: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
 }
 
 /// The tools of a task.
@@ -82,12 +91,12 @@ pub struct Registry {
 impl ToolOutput {
     /// A success.
     pub fn done(content: impl Into<String>) -> Self {
-        Self { content: content.into(), failed: false }
+        Self { content: content.into(), images: Vec::new(), failed: false }
     }
 
     /// A failure: what is wrong, and what to do next.
     pub fn failed(content: impl Into<String>) -> Self {
-        Self { content: content.into(), failed: true }
+        Self { content: content.into(), images: Vec::new(), failed: true }
     }
 }
 

@@ -71,7 +71,7 @@ pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, Prices};
 pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
 pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
-pub use message::{Call, CallId, CallResult, Ending, Message, Opaque, Part, Role};
+pub use message::{Call, CallId, CallResult, Ending, Image, Message, Opaque, Part, Role};
 pub use model::{
     Answer, Effort, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Server, Thinking, ToolChoice,
 };

@@ -70,18 +70,22 @@ pub enum Part {
         opaque: Option<Opaque>,
     },
     /// A picture.
-    Image {
-        /// An IANA media type such as `image/png`.
-        media_type: String,
-        /// The picture, base64 without line breaks.
-        data: String,
-    },
+    Image(Image),
     /// A call that the model asked for.
     Call(Call),
     /// The one result of a call.
     Result(CallResult),
     /// Provider state that is no thought (a server-side tool's block, say).
     Opaque(Opaque),
+}
+
+/// A picture, as it travels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// An IANA media type such as `image/png`.
+    pub media_type: String,
+    /// The picture, base64 without line breaks.
+    pub data: String,
 }
 
 /// A tool call as history keeps it: understood, and neutral to its spelling.
@@ -132,6 +136,9 @@ pub struct CallResult {
     pub ending: Ending,
     /// What the model reads.
     pub content: String,
+    /// Pictures that belong to it. A wire that has no room for them in a result puts them right behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 /// Provider state that Sabir does not interpret and sends back unchanged.

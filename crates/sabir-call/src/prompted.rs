@@ -52,7 +52,7 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
             Part::Text { text } => append(&mut words, text),
             Part::Call(call) => calls.push(call),
             Part::Result(result) => append(&mut words, &render_result(result)),
-            Part::Image { .. } => {
+            Part::Image(_) => {
                 if !words.is_empty() {
                     parts.push(Part::text(std::mem::take(&mut words)));
                 }

@@ -241,6 +241,7 @@ impl<'a> Examiner<'a> {
             name: "note".to_owned(),
             ending: Ending::Done,
             content: "noted as number 7341".to_owned(),
+            images: Vec::new(),
         };
         let words = format!("Call the tool `note` with this text: {NOTE}\nThen tell me the number of the note.");
         let messages = vec![

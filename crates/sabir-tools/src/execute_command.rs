@@ -1,15 +1,17 @@
 //! `execute_command`: a shell command in the workspace folder.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::{Command, CommandOutcome, End, Stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Settings;
-use crate::words::{self, count};
+use crate::built_in::BuiltIn;
+use crate::words::count;
 
 const DEFAULT_SECONDS: u64 = 120;
 const MAX_SECONDS: u64 = 600;
@@ -20,41 +22,33 @@ const TAIL_BYTES: usize = 20 << 10;
 /// The tool.
 pub(crate) struct ExecuteCommand(pub(crate) Settings);
 
-#[derive(Deserialize)]
-struct Input {
+/// Run a shell command in the workspace folder, and get its exit code and output. There is no input and no terminal. What it
+/// leaves running in the background ends with it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The command line.
     command: String,
+    /// Seconds after which it is killed. Default 120.
+    #[schemars(range(min = 1, max = 600))]
     timeout: Option<u64>,
 }
 
-impl Tool for ExecuteCommand {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for ExecuteCommand {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "execute_command";
+    const READS_ONLY: bool = false;
+
+    fn example() -> Value {
+        json!({"command": "cargo test --workspace", "timeout": 300})
     }
 
-    fn reads_only(&self) -> bool {
-        false
+    fn access(&self, input: &Input) -> Access {
+        Access::Command { command: input.command.clone() }
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        match words::text(arguments, "command") {
-            Some(command) => Access::Command { command: command.to_owned() },
-            None => Access::Invalid { reason: "there is no command".to_owned() },
-        }
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
-        let input = words::input::<Input>(arguments);
-        Box::pin(async move {
-            match input {
-                Ok(input) => self.execute(input, progress).await,
-                Err(words) => ToolOutput::failed(words),
-            }
-        })
-    }
-}
-
-impl ExecuteCommand {
-    async fn execute(&self, input: Input, progress: Progress<'_>) -> ToolOutput {
+    async fn run(self: Arc<Self>, input: Input, progress: Progress<'_>) -> Result<ToolOutput, String> {
         let seconds = input.timeout.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
         let command = Command::new(input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
@@ -69,10 +63,7 @@ impl ExecuteCommand {
             .await;
         out.finish(progress);
         err.finish(progress);
-        match ran {
-            Ok(outcome) => output(&outcome, seconds),
-            Err(error) => ToolOutput::failed(format!("{error}.")),
-        }
+        ran.map(|outcome| output(&outcome, seconds)).map_err(|error| format!("{error}."))
     }
 }
 
@@ -97,7 +88,7 @@ fn output(outcome: &CommandOutcome, seconds: u64) -> ToolOutput {
     if let survivors @ 1.. = outcome.survivors {
         words.push_str(&format!("\n[{} could not be killed.]", count(survivors as usize, "process")));
     }
-    ToolOutput { content: words, failed: outcome.end != End::Exited(0) }
+    ToolOutput { failed: outcome.end != End::Exited(0), ..ToolOutput::done(words) }
 }
 
 fn count_seconds(seconds: u64) -> String {
@@ -134,22 +125,6 @@ impl Decoder {
             progress("\u{fffd}");
         }
     }
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "execute_command",
-        "Run a shell command in the workspace folder, and get its exit code and output. There is no input and no terminal. \
-         What it leaves running in the background ends with it.",
-        json!({
-            "command": {"type": "string", "description": "The command line."},
-            "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS, "description":
-                "Seconds after which it is killed. Default 120."},
-        }),
-        &["command"],
-        json!({"command": "cargo test --workspace", "timeout": 300}),
-    )
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@
 //! use std::sync::Arc;
 //!
 //! use sabir_agent::{Access, Registry};
+//! use sabir_call::CallId;
 //! use sabir_tools::{Settings, builtin};
 //! use sabir_workspace::Workspace;
 //! use serde_json::json;
@@ -43,13 +44,14 @@
 //! let arguments = json!({"path": "a.txt", "content": "hello\n"});
 //! let arguments = arguments.as_object().ok_or("no object")?;
 //! assert_eq!(tool.access(arguments), Access::Write { path: "a.txt".to_owned(), protected: None });
-//! let output = tool.run(arguments, &mut |_| {}).await;
+//! let output = tool.run(&CallId::new("1"), arguments, &mut |_| {}).await;
 //! assert_eq!(output.content, "Wrote 1 line to the new file `a.txt`.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod built_in;
 mod execute_command;
 mod ground;
 mod list_files;
@@ -67,7 +69,14 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
 
+use crate::built_in::{Built, spec};
+use crate::execute_command::ExecuteCommand;
 use crate::ground::Ground;
+use crate::list_files::ListFiles;
+use crate::read_file::ReadFile;
+use crate::replace_in_file::ReplaceInFile;
+use crate::search_files::SearchFiles;
+use crate::write_to_file::WriteToFile;
 
 /// What the tools of a task work on.
 #[derive(Clone)]
@@ -87,12 +96,12 @@ pub struct Settings {
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
     let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
     vec![
-        Arc::new(read_file::ReadFile(Arc::clone(&ground))),
-        Arc::new(list_files::ListFiles(Arc::clone(&ground))),
-        Arc::new(search_files::SearchFiles(Arc::clone(&ground))),
-        Arc::new(write_to_file::WriteToFile(Arc::clone(&ground))),
-        Arc::new(replace_in_file::ReplaceInFile(ground)),
-        Arc::new(execute_command::ExecuteCommand(settings)),
+        Built::arc(ReadFile(Arc::clone(&ground))),
+        Built::arc(ListFiles(Arc::clone(&ground))),
+        Built::arc(SearchFiles(Arc::clone(&ground))),
+        Built::arc(WriteToFile(Arc::clone(&ground))),
+        Built::arc(ReplaceInFile(ground)),
+        Built::arc(ExecuteCommand(settings)),
     ]
 }
 
@@ -100,12 +109,12 @@ pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
 #[must_use]
 pub fn specs() -> Vec<ToolSpec> {
     vec![
-        read_file::spec(),
-        list_files::spec(),
-        search_files::spec(),
-        write_to_file::spec(),
-        replace_in_file::spec(),
-        execute_command::spec(),
+        spec::<ReadFile>(),
+        spec::<ListFiles>(),
+        spec::<SearchFiles>(),
+        spec::<WriteToFile>(),
+        spec::<ReplaceInFile>(),
+        spec::<ExecuteCommand>(),
     ]
 }
 

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::{EntryKind, ListOptions, WorkspaceError};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, Words};
+use crate::words;
 
 const MAX_ENTRIES: usize = 1000;
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
@@ -17,32 +18,37 @@ const MAX_OUTPUT_BYTES: usize = 48 << 10;
 /// The tool.
 pub(crate) struct ListFiles(pub(crate) Arc<Ground>);
 
-#[derive(Deserialize)]
-struct Input {
+/// List the files and folders in a folder. What .gitignore hides is left out.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The folder, relative to the workspace; `.` is the workspace.
     path: String,
+    /// Whether to list the folders below too. Default false.
     #[serde(default)]
     recursive: bool,
 }
 
-impl Tool for ListFiles {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for ListFiles {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "list_files";
+    const READS_ONLY: bool = true;
+
+    fn example() -> Value {
+        json!({"path": "src", "recursive": true})
     }
 
-    fn reads_only(&self) -> bool {
-        true
+    fn access(&self, input: &Input) -> Access {
+        self.0.reading(&input.path)
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.0.reading(words::text(arguments, "path").unwrap_or_default())
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
-        words::run(&self.0, arguments, list)
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        words::blocking(move || list(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
-fn list(ground: &Ground, input: &Input) -> Words {
+fn list(ground: &Ground, input: &Input) -> Result<String, String> {
     let path = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
     let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES };
     let listing = ground.workspace().list(&path, options).map_err(|error| match error {
@@ -71,18 +77,4 @@ fn list(ground: &Ground, input: &Input) -> Words {
         words.push_str(&format!("[Only the first {shown} names. List a folder below, or use search_files.]"));
     }
     Ok(words.trim_end_matches('\n').to_owned())
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "list_files",
-        "List the files and folders in a folder. What .gitignore hides is left out.",
-        json!({
-            "path": {"type": "string", "description": "The folder, relative to the workspace; `.` is the workspace."},
-            "recursive": {"type": "boolean", "description": "Whether to list the folders below too. Default false."},
-        }),
-        &["path"],
-        json!({"path": "src", "recursive": true}),
-    )
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, MAX_FILE_BYTES, Words, count};
+use crate::words::{self, MAX_FILE_BYTES, count};
 
 const MAX_LINES: usize = 2000;
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
@@ -20,32 +21,41 @@ const LOOKED_AT_BYTES: usize = 8 << 10;
 /// The tool.
 pub(crate) struct ReadFile(pub(crate) Arc<Ground>);
 
-#[derive(Deserialize)]
-struct Input {
+/// Read a text file. Each line comes as `NUMBER | LINE`; number and bar are not part of the file. A long file
+/// comes in parts; read on with start_line.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file, relative to the workspace.
     path: String,
+    /// First line to show, counted from 1.
+    #[schemars(range(min = 1))]
     start_line: Option<usize>,
+    /// Last line to show.
+    #[schemars(range(min = 1))]
     end_line: Option<usize>,
 }
 
-impl Tool for ReadFile {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for ReadFile {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "read_file";
+    const READS_ONLY: bool = true;
+
+    fn example() -> Value {
+        json!({"path": "src/main.rs", "start_line": 40, "end_line": 80})
     }
 
-    fn reads_only(&self) -> bool {
-        true
+    fn access(&self, input: &Input) -> Access {
+        self.0.reading(&input.path)
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.0.reading(words::text(arguments, "path").unwrap_or_default())
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
-        words::run(&self.0, arguments, read)
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        words::blocking(move || read(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
-fn read(ground: &Ground, input: &Input) -> Words {
+fn read(ground: &Ground, input: &Input) -> Result<String, String> {
     let (first, last) = (input.start_line.unwrap_or(1), input.end_line.unwrap_or(usize::MAX));
     if first == 0 || last < first {
         return Err(format!(
@@ -70,7 +80,7 @@ fn read(ground: &Ground, input: &Input) -> Words {
 }
 
 /// The lines, as many as fit, and a last line in brackets when they are not the whole file.
-fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Words {
+fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Result<String, String> {
     let text = String::from_utf8_lossy(&found.bytes);
     let total = text.lines().count();
     if total == 0 && first == 1 {
@@ -112,20 +122,4 @@ fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Word
     }
     shown.push_str(&notes);
     Ok(shown.trim_end_matches('\n').to_owned())
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "read_file",
-        "Read a text file. Each line comes as `NUMBER | LINE`; number and bar are not part of the file. A long file comes in \
-         parts; read on with start_line.",
-        json!({
-            "path": {"type": "string", "description": "The file, relative to the workspace."},
-            "start_line": {"type": "integer", "minimum": 1, "description": "First line to show, counted from 1."},
-            "end_line": {"type": "integer", "minimum": 1, "description": "Last line to show."},
-        }),
-        &["path"],
-        json!({"path": "src/main.rs", "start_line": 40, "end_line": 80}),
-    )
 }

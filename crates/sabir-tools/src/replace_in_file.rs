@@ -2,46 +2,57 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::edit::{self, EditFault};
 use sabir_workspace::{Expect, WorkPath, WorkspaceError, unified};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, MAX_FILE_BYTES, Words, count};
+use crate::words::{self, MAX_FILE_BYTES, count};
 
 const MAX_FAULTS: usize = 10;
 
 /// The tool.
 pub(crate) struct ReplaceInFile(pub(crate) Arc<Ground>);
 
-#[derive(Deserialize)]
-struct Input {
+/// Change parts of a file with SEARCH/REPLACE blocks. All blocks are applied, or none.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file, relative to the workspace.
     path: String,
+    /// One or more blocks: a line `------- SEARCH`, then whole lines exactly as they stand in the file, indentation
+    /// included and enough of them to be found only once, a line `=======`, the lines instead (none to delete), a
+    /// line `+++++++ REPLACE`.
     diff: String,
 }
 
-impl Tool for ReplaceInFile {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for ReplaceInFile {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "replace_in_file";
+    const READS_ONLY: bool = false;
+
+    fn example() -> Value {
+        json!({
+            "path": "src/server.rs",
+            "diff": "------- SEARCH\n    let port = 80;\n=======\n    let port = 8080;\n+++++++ REPLACE",
+        })
     }
 
-    fn reads_only(&self) -> bool {
-        false
+    fn access(&self, input: &Input) -> Access {
+        self.0.writing(&input.path)
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.0.writing(words::text(arguments, "path").unwrap_or_default())
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
-        words::run(&self.0, arguments, replace)
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        words::blocking(move || replace(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
-fn replace(ground: &Ground, input: &Input) -> Words {
+fn replace(ground: &Ground, input: &Input) -> Result<String, String> {
     let path = ground.target(&input.path)?;
     let old = ground.workspace().read(&path, MAX_FILE_BYTES).map_err(|error| match error {
         WorkspaceError::Missing { .. } => format!("{} To make a new file use write_to_file.", ground.explain(&error)),
@@ -84,23 +95,4 @@ fn explain(path: &WorkPath, faults: &[EditFault]) -> String {
         words.push_str(&format!("\n[{more} more of the kind.]"));
     }
     words
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "replace_in_file",
-        "Change parts of a file with SEARCH/REPLACE blocks. All blocks are applied, or none.",
-        json!({
-            "path": {"type": "string", "description": "The file, relative to the workspace."},
-            "diff": {"type": "string", "description": "One or more blocks: a line `------- SEARCH`, then whole lines exactly as \
-                they stand in the file, indentation included and enough of them to be found only once, a line `=======`, the \
-                lines instead (none to delete), a line `+++++++ REPLACE`."},
-        }),
-        &["path", "diff"],
-        json!({
-            "path": "src/server.rs",
-            "diff": "------- SEARCH\n    let port = 80;\n=======\n    let port = 8080;\n+++++++ REPLACE",
-        }),
-    )
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::{Match, SearchOptions, SearchResult, WorkPath};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, Words, count};
+use crate::words::{self, count};
 
 const MAX_MATCHES: usize = 200;
 const MAX_LINE_BYTES: usize = 300;
@@ -18,32 +19,39 @@ const MAX_OUTPUT_BYTES: usize = 48 << 10;
 /// The tool.
 pub(crate) struct SearchFiles(pub(crate) Arc<Ground>);
 
-#[derive(Deserialize)]
-struct Input {
+/// Search files line by line with a regular expression. Matches come with their line numbers and a line of
+/// context. Binary files and what .gitignore hides are left out.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The expression, in Rust's syntax; begin with `(?i)` to ignore case.
     regex: String,
+    /// The folder or file to search. Default: the workspace.
     path: Option<String>,
+    /// Search only files of this name or path, as in `*.rs` or `src/**/*.rs`.
     file_pattern: Option<String>,
 }
 
-impl Tool for SearchFiles {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for SearchFiles {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "search_files";
+    const READS_ONLY: bool = true;
+
+    fn example() -> Value {
+        json!({"regex": "fn \\w+_config", "path": "src", "file_pattern": "*.rs"})
     }
 
-    fn reads_only(&self) -> bool {
-        true
+    fn access(&self, input: &Input) -> Access {
+        self.0.reading(input.path.as_deref().unwrap_or("."))
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.0.reading(words::text(arguments, "path").unwrap_or("."))
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
-        words::run(&self.0, arguments, search)
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        words::blocking(move || search(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
-fn search(ground: &Ground, input: &Input) -> Words {
+fn search(ground: &Ground, input: &Input) -> Result<String, String> {
     let path = ground.resolve(input.path.as_deref().unwrap_or(".")).map_err(|error| ground.explain(&error))?;
     let options = SearchOptions {
         glob: input.file_pattern.clone().filter(|pattern| !pattern.is_empty()),
@@ -107,20 +115,4 @@ fn show(matches: &[Match]) -> (String, usize) {
         before = Some((&found.path, number - 1));
     }
     (words.trim_end().to_owned(), matches.len())
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "search_files",
-        "Search files line by line with a regular expression. Matches come with their line numbers and a line of context. \
-         Binary files and what .gitignore hides are left out.",
-        json!({
-            "regex": {"type": "string", "description": "The expression, in Rust's syntax; begin with `(?i)` to ignore case."},
-            "path": {"type": "string", "description": "The folder or file to search. Default: the workspace."},
-            "file_pattern": {"type": "string", "description": "Search only files of this name or path, as in `*.rs` or `src/**/*.rs`."},
-        }),
-        &["regex"],
-        json!({"regex": "fn \\w+_config", "path": "src", "file_pattern": "*.rs"}),
-    )
 }

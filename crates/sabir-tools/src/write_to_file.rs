@@ -2,43 +2,50 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_agent::{Access, Progress, ToolOutput};
 use sabir_workspace::{Expect, WorkspaceError};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, MAX_FILE_BYTES, Words, count};
+use crate::words::{self, MAX_FILE_BYTES, count};
 
 /// The tool.
 pub(crate) struct WriteToFile(pub(crate) Arc<Ground>);
 
-#[derive(Deserialize)]
-struct Input {
+/// Write a whole file: a new one, or a new content for an old one. Missing folders are made. To change parts of a
+/// file use replace_in_file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file, relative to the workspace.
     path: String,
+    /// All that the file is to hold; nothing may be left out.
     content: String,
 }
 
-impl Tool for WriteToFile {
-    fn spec(&self) -> ToolSpec {
-        spec()
+impl BuiltIn for WriteToFile {
+    type Input = Input;
+    type Output = ToolOutput;
+    const NAME: &'static str = "write_to_file";
+    const READS_ONLY: bool = false;
+
+    fn example() -> Value {
+        json!({"path": "docs/plan.md", "content": "# Plan\n\n- Parse\n- Check\n"})
     }
 
-    fn reads_only(&self) -> bool {
-        false
+    fn access(&self, input: &Input) -> Access {
+        self.0.writing(&input.path)
     }
 
-    fn access(&self, arguments: &Arguments) -> Access {
-        self.0.writing(words::text(arguments, "path").unwrap_or_default())
-    }
-
-    fn run<'a>(&'a self, arguments: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
-        words::run(&self.0, arguments, write)
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        words::blocking(move || write(&self.0, &input).map(ToolOutput::done)).await
     }
 }
 
-fn write(ground: &Ground, input: &Input) -> Words {
+fn write(ground: &Ground, input: &Input) -> Result<String, String> {
     let path = ground.target(&input.path)?;
     let stale = || {
         format!(
@@ -78,19 +85,4 @@ fn write(ground: &Ground, input: &Input) -> Words {
             format!("Wrote {lines} to `{path}`, in place of its {before}{unread}.")
         }
     })
-}
-
-/// What a model reads of it.
-pub(crate) fn spec() -> ToolSpec {
-    words::spec(
-        "write_to_file",
-        "Write a whole file: a new one, or a new content for an old one. Missing folders are made. To change parts of a file \
-         use replace_in_file.",
-        json!({
-            "path": {"type": "string", "description": "The file, relative to the workspace."},
-            "content": {"type": "string", "description": "All that the file is to hold; nothing may be left out."},
-        }),
-        &["path", "content"],
-        json!({"path": "docs/plan.md", "content": "# Plan\n\n- Parse\n- Check\n"}),
-    )
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use sabir_call::{Call, CallId, CallResult, Ending, Message, Part, Role, ToolSet, ToolSpec};
+use sabir_call::{Call, CallId, CallResult, Ending, Image, Message, Part, Role, ToolSet, ToolSpec};
 
 use crate::wire::RequestError;
 
@@ -104,7 +104,7 @@ impl<'a> Field<'a> {
 pub(crate) fn image(url: &Field<'_>) -> Result<Part, RequestError> {
     let picture = url.text()?.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let (media_type, data) = picture.ok_or_else(|| url.wrong("a base64 data URL"))?;
-    Ok(Part::Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
 /// A tool as OpenAI describes a function, and others after it.
@@ -139,7 +139,7 @@ impl History {
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
         let ending = if failed { Ending::Failed } else { Ending::Done };
-        Part::Result(CallResult { id: CallId::new(id), name, ending, content })
+        Part::Result(CallResult { id: CallId::new(id), name, ending, content, images: Vec::new() })
     }
 }
 

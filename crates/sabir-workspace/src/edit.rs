@@ -29,8 +29,12 @@ use find::Lines;
 mod blocks;
 mod fault;
 mod find;
+mod patch;
+mod string;
 
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
+pub use patch::{FileAction, FilePatch, Patch, Update};
+pub use string::{Replacement, apply_string};
 
 /// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,9 +18,11 @@ use sha2::{Digest, Sha256};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
+mod change;
 mod list;
 mod write;
 
+pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
 pub use write::Expect;
 

@@ -72,11 +72,13 @@ mod path;
 mod protect;
 mod search;
 pub mod supervise;
+mod text;
 
 pub use capture::Captured;
 pub use command::{Command, CommandOutcome, End, Stream};
 pub use diff::unified;
 pub use error::WorkspaceError;
-pub use files::{Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
+pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
 pub use path::{WorkPath, protected};
 pub use search::{Match, SearchOptions, SearchResult};
+pub use text::{Encoding, NotInEncoding, NotText, Text};

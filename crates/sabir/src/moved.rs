@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_call::{CallId, ToolSpec};
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.
@@ -61,6 +61,17 @@ impl Moved {
     fn outward(&self, text: &str) -> String {
         replace(text, &self.here, &self.there)
     }
+
+    fn outward_access(&self, access: Access) -> Access {
+        match access {
+            Access::Read { path, outside } => Access::Read { path: self.outward(&path), outside },
+            Access::Write { path, protected } => Access::Write { path: self.outward(&path), protected },
+            Access::Command { command } => Access::Command { command: self.outward(&command) },
+            Access::Invalid { reason } => Access::Invalid { reason: self.outward(&reason) },
+            Access::Several(all) => Access::Several(all.into_iter().map(|one| self.outward_access(one)).collect()),
+            other => other,
+        }
+    }
 }
 
 impl Tool for Moved {
@@ -73,20 +84,14 @@ impl Tool for Moved {
     }
 
     fn access(&self, arguments: &Arguments) -> Access {
-        match self.tool.access(&self.inward(arguments)) {
-            Access::Read { path, outside } => Access::Read { path: self.outward(&path), outside },
-            Access::Write { path, protected } => Access::Write { path: self.outward(&path), protected },
-            Access::Command { command } => Access::Command { command: self.outward(&command) },
-            Access::Invalid { reason } => Access::Invalid { reason: self.outward(&reason) },
-            other => other,
-        }
+        self.outward_access(self.tool.access(&self.inward(arguments)))
     }
 
-    fn run<'a>(&'a self, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(&'a self, call: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         Box::pin(async move {
             let arguments = self.inward(arguments);
-            let ToolOutput { content, failed } = self.tool.run(&arguments, progress).await;
-            ToolOutput { content: self.ordered(self.outward(&content)), failed }
+            let output = self.tool.run(call, &arguments, progress).await;
+            ToolOutput { content: self.ordered(self.outward(&output.content)), ..output }
         })
     }
 }

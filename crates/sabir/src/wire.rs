@@ -182,7 +182,7 @@ fn misplaced(messages: &[Message]) -> Result<(), String> {
     for (index, message) in messages.iter().enumerate() {
         for (at, part) in message.parts.iter().enumerate() {
             let (what, role) = match (part, message.role) {
-                (Part::Image { .. }, Role::Assistant) => ("an image", "user"),
+                (Part::Image(_), Role::Assistant) => ("an image", "user"),
                 (Part::Result(_), Role::Assistant) => ("a result", "user"),
                 (Part::Call(_), Role::User) => ("a call", "assistant"),
                 (Part::Thought { .. }, Role::User) => ("a thought", "assistant"),

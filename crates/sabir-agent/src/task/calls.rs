@@ -257,13 +257,16 @@ impl Task {
             self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Running);
         let Some(call) = running.map(|pending| pending.call.clone()) else { return };
         let ending = if output.failed { Ending::Failed } else { Ending::Done };
-        self.answer(&call, ending, output.content, effects);
+        let ToolOutput { content, images, .. } = output;
+        let result = CallResult { id: call.id, name: call.name, ending, content, images };
+        self.keep(Record::Result(result), effects);
         self.advance(effects);
     }
 
     /// Gives a call its result.
     pub(super) fn answer(&mut self, call: &Call, ending: Ending, content: String, effects: &mut Vec<Effect>) {
-        let result = CallResult { id: call.id.clone(), name: call.name.clone(), ending, content };
+        let (id, name) = (call.id.clone(), call.name.clone());
+        let result = CallResult { id, name, ending, content, images: Vec::new() };
         self.keep(Record::Result(result), effects);
     }
 
@@ -319,6 +322,8 @@ fn subject(access: &Access) -> String {
     match access {
         Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
         Access::Command { command } => command.clone(),
+        Access::Fetch { url } => url.clone(),
+        Access::Several(all) => all.iter().map(subject).collect::<Vec<_>>().join("\n"),
         Access::Nothing => String::new(),
         Access::Invalid { reason } => reason.clone(),
     }

@@ -111,7 +111,7 @@ fn tokens(bytes: usize) -> u64 {
 fn message_bytes(message: &Message) -> usize {
     let part = |part: &Part| match part {
         Part::Text { text } | Part::Thought { text, .. } => text.len(),
-        Part::Image { .. } => IMAGE_BYTES,
+        Part::Image(_) => IMAGE_BYTES,
         Part::Call(call) => call.name.len() + arguments_bytes(&call.arguments),
         Part::Result(result) => result.content.len(),
         _ => 0,

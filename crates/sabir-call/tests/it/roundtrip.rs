@@ -120,7 +120,7 @@ fn words_that_look_like_a_call_are_fenced() {
 fn a_result_cannot_close_itself() {
     let result = |content: &str| {
         let (id, name) = (CallId::new("c1"), "read_file".to_owned());
-        render_result(&CallResult { id, name, ending: Ending::Done, content: content.to_owned() })
+        render_result(&CallResult { id, name, ending: Ending::Done, content: content.to_owned(), images: Vec::new() })
     };
     let plain = result("x");
     let tag = plain.split('<').nth(1).unwrap().split('>').next().unwrap();

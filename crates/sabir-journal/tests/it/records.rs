@@ -61,6 +61,7 @@ fn every_kind() -> Vec<Record> {
             name: "read_file".to_owned(),
             ending: Ending::Done,
             content: "x".to_owned(),
+            images: Vec::new(),
         }),
         Record::Ended { outcome: Outcome::Completed, message: "done".to_owned() },
     ]

@@ -75,7 +75,7 @@ fn output_streams_while_the_command_runs() {
     let arguments =
         object(json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}));
     let mut pieces = Vec::new();
-    let output = runtime.block_on(tool.run(&arguments, &mut |piece| {
+    let output = runtime.block_on(tool.run(&sabir_call::CallId::new("1"), &arguments, &mut |piece| {
         pieces.push(piece.to_owned());
         // Only this lets the command go on.
         std::fs::write(place.inner("go"), "").unwrap();
@@ -92,7 +92,7 @@ fn dropping_the_future_ends_the_command() {
     let arguments = object(json!({"command": "touch begun; sleep 1000 & sleep 1000"}));
     runtime.block_on(async {
         let (mut quiet, begun) = (|_: &str| {}, place.inner("begun"));
-        let work = tool.run(&arguments, &mut quiet);
+        let work = tool.run(&sabir_call::CallId::new("1"), &arguments, &mut quiet);
         tokio::select! {
             output = work => panic!("{output:?}"),
             () = async { while !begun.exists() { tokio::time::sleep(Duration::from_millis(5)).await; } } => {}

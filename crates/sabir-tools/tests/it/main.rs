@@ -63,7 +63,8 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
         let mut streamed = String::new();
-        let output = runtime.block_on(tool.run(&arguments, &mut |piece| streamed.push_str(piece)));
+        let output = runtime
+            .block_on(tool.run(&sabir_call::CallId::new("1"), &arguments, &mut |piece| streamed.push_str(piece)));
         (output, streamed)
     }
 

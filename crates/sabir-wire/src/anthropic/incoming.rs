@@ -7,7 +7,7 @@
 //! # Unsupported
 //! Images by URL or file, documents, and server tools in `tools`: each is an error that names its place.
 
-use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Image, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -84,7 +84,7 @@ fn image(source: &Field<'_>) -> Result<Part, RequestError> {
         return Err(source.get("type").wrong("`base64`"));
     }
     let (media_type, data) = (source.get("media_type").text()?, source.get("data").text()?);
-    Ok(Part::Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
 /// A result; its pictures follow it, since a result holds words only.

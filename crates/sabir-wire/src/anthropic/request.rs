@@ -4,7 +4,7 @@
 //! calls, ids of one alphabet, and no blank text. Thoughts go back only with their signature; plain ones are left out.
 //! A model that thinks takes no temperature.
 
-use sabir_call::{Call, CallResult, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Call, CallResult, Image, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -65,7 +65,7 @@ fn block(role: Role, part: &Part) -> Option<Value> {
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
         Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
-        Part::Image { media_type, data } if role == Role::User => {
+        Part::Image(Image { media_type, data }) if role == Role::User => {
             Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
         }
         Part::Call(call) => Some(tool_use(call)),

@@ -8,7 +8,7 @@
 //! # Unsupported
 //! Pictures in S3, documents, videos, and tools of the provider in `toolConfig`: each is an error that names its place.
 
-use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Image, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Value, json};
 
 use super::NAME;
@@ -94,7 +94,7 @@ fn thought(reasoning: &Field<'_>) -> Result<Part, RequestError> {
 
 fn image(image: &Field<'_>) -> Result<Part, RequestError> {
     let data = image.get("source").get("bytes").text()?.to_owned();
-    Ok(Part::Image { media_type: format!("image/{}", image.get("format").text()?), data })
+    Ok(Part::Image(Image { media_type: format!("image/{}", image.get("format").text()?), data }))
 }
 
 /// A result; its pictures follow it, since a result holds words only.

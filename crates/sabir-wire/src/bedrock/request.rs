@@ -6,7 +6,7 @@
 //! that a model does not know is refused, so the rest is left unsaid. Thoughts go back only with their signature.
 
 use sabir_call::{
-    Call, CallResult, Effort, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec,
+    Call, CallResult, Effort, Image, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -107,7 +107,7 @@ fn block(role: Role, part: &Part) -> Option<Value> {
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"text": text})),
         Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
-        Part::Image { media_type, data } if role == Role::User => {
+        Part::Image(Image { media_type, data }) if role == Role::User => {
             let format = media_type.strip_prefix("image/").unwrap_or(media_type);
             let format = if format == "jpg" { "jpeg" } else { format };
             Some(json!({"image": {"format": format, "source": {"bytes": data}}}))

@@ -10,7 +10,7 @@
 //! # Unsupported
 //! Files by address, and server tools in `tools`: each is an error that names its place.
 
-use sabir_call::{CallResult, Ending, Opaque, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{CallResult, Ending, Image, Opaque, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value};
 
 use super::parts::{self, SIGNATURE};
@@ -92,7 +92,7 @@ fn user(part: &Field<'_>, pairing: &mut Pairing, found: &mut Vec<Part>) -> Resul
     if !response.is_absent() {
         let (content, ending) = outcome(&response.get("response"))?;
         let (id, name) = pairing.result(response.get("id").text_or_empty()?, response.get("name").text_or_empty()?);
-        found.push(Part::Result(CallResult { id, name, ending, content }));
+        found.push(Part::Result(CallResult { id, name, ending, content, images: Vec::new() }));
         for part in response.get("parts").items()? {
             found.push(image(&member(&part, "inlineData"))?);
         }
@@ -108,7 +108,7 @@ fn user(part: &Field<'_>, pairing: &mut Pairing, found: &mut Vec<Part>) -> Resul
 
 fn image(picture: &Field<'_>) -> Result<Part, RequestError> {
     let (media_type, data) = (member(picture, "mimeType").text()?, picture.get("data").text()?);
-    Ok(Part::Image { media_type: media_type.to_owned(), data: data.to_owned() })
+    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
 /// What a tool answered: `output` or `error` by convention, any other object as its JSON text.

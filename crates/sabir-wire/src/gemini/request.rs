@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{CallResult, Effort, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{CallResult, Effort, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
@@ -109,7 +109,7 @@ fn user(messages: &[&Message]) -> Vec<Value> {
         match part {
             Part::Result(known) => results.push(result(known)),
             Part::Text { text } if !text.is_empty() => others.push(parts::text(text, false)),
-            Part::Image { media_type, data } => {
+            Part::Image(Image { media_type, data }) => {
                 others.push(json!({"inlineData": {"mimeType": media_type, "data": data}}));
             }
             _ => {}

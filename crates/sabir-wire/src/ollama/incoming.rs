@@ -8,7 +8,7 @@
 //! # Unsupported
 //! Tools that are no functions: an error that names its place.
 
-use sabir_call::{CallResult, Effort, Ending, Part, Request, Role, Thinking, ToolSpec};
+use sabir_call::{CallResult, Effort, Ending, Image, Part, Request, Role, Thinking, ToolSpec};
 use serde_json::{Map, Value};
 
 use crate::field::{Field, History, call, function, tool_set};
@@ -65,7 +65,7 @@ fn user(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
         let data = picture.text()?;
         let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
         let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
-        parts.push(Part::Image { media_type, data: data.to_owned() });
+        parts.push(Part::Image(Image { media_type, data: data.to_owned() }));
     }
     let words = message.get("content").text_or_empty()?;
     if !words.is_empty() {
@@ -104,7 +104,7 @@ fn result(message: &Field<'_>, pairing: &mut Pairing) -> Result<Part, RequestErr
     let native = message.get("tool_call_id").text_or_empty()?;
     let (id, name) = pairing.result(native, message.get("tool_name").text_or_empty()?);
     let content = message.get("content").text_or_empty()?.to_owned();
-    Ok(Part::Result(CallResult { id, name, ending: Ending::Done, content }))
+    Ok(Part::Result(CallResult { id, name, ending: Ending::Done, content, images: Vec::new() }))
 }
 
 fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {

@@ -4,7 +4,7 @@
 //! word for a choice of tools: to forbid calls, no tool is offered; to ask for one tool, only that one is. It says nothing
 //! of failed results, and how much to think only to the one family of models that accepts it.
 
-use sabir_call::{Effort, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Effort, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::identifier::short;
@@ -91,7 +91,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
                 }));
             }
             Part::Text { text } if !text.is_empty() => words.push(text.as_str()),
-            Part::Image { data, .. } => images.push(json!(data)),
+            Part::Image(Image { data, .. }) => images.push(json!(data)),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 //! Results become messages of their own, before the words of the same user message. Reasoning details go back unchanged
 //! and in order; plain thoughts go back only where the provider has a field for them.
 
-use sabir_call::{Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Image, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -64,7 +64,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
             }
             Part::Text { text } if !text.is_empty() => content.push(json!({"type": "text", "text": text})),
-            Part::Image { media_type, data } => {
+            Part::Image(Image { media_type, data }) => {
                 let url = format!("data:{media_type};base64,{data}");
                 content.push(json!({"type": "image_url", "image_url": {"url": url}}));
             }

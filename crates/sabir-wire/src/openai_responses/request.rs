@@ -5,7 +5,7 @@
 //! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
 //! on ids in the longer form. The wire has no stop sequences.
 
-use sabir_call::{Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Image, Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -77,7 +77,7 @@ fn user(message: &Message, items: &mut Vec<Value>) {
                 items.push(json!({"type": "function_call_output", "call_id": id, "output": result.content}));
             }
             Part::Text { text } if !text.is_empty() => content.push(json!({"type": "input_text", "text": text})),
-            Part::Image { media_type, data } => {
+            Part::Image(Image { media_type, data }) => {
                 let url = format!("data:{media_type};base64,{data}");
                 content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
             }

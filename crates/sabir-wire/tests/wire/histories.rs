@@ -116,7 +116,13 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
             for (number, (name, arguments, content, failed)) in calls.into_iter().enumerate() {
                 let id = CallId::new("filled in later");
                 let ending = if failed { Ending::Failed } else { Ending::Done };
-                results.push(Part::Result(CallResult { id: id.clone(), name: name.clone(), ending, content }));
+                results.push(Part::Result(CallResult {
+                    id: id.clone(),
+                    name: name.clone(),
+                    ending,
+                    content,
+                    images: Vec::new(),
+                }));
                 parts.push(Part::Call(Call { id, name, arguments, dialect: None }));
                 // Of calls that were made at once the first is signed.
                 if wire == Wire::Gemini && number == 0 {
@@ -125,7 +131,7 @@ fn turn(wire: Wire) -> impl Strategy<Value = (Vec<Part>, Vec<Part>)> {
                 }
             }
             if picture {
-                results.push(Part::Image { media_type: "image/png".into(), data: "aGk=".into() });
+                results.push(Part::Image(sabir_call::Image { media_type: "image/png".into(), data: "aGk=".into() }));
             }
             results.extend(reply.or_else(|| results.is_empty().then(|| "go".into())).map(Part::text));
             (parts, results)
@@ -299,7 +305,13 @@ pub(crate) fn history() -> Vec<Message> {
     let call =
         |id: &str| Part::Call(Call { id: CallId::new(id), name: "f".into(), arguments: Map::new(), dialect: None });
     let result = |id: &str, ending| {
-        Part::Result(CallResult { id: CallId::new(id), name: "f".into(), ending, content: "no".into() })
+        Part::Result(CallResult {
+            id: CallId::new(id),
+            name: "f".into(),
+            ending,
+            content: "no".into(),
+            images: Vec::new(),
+        })
     };
     let foreign = Opaque { wire: "other".into(), data: json!({"x": 1}) };
     vec![
@@ -363,7 +375,13 @@ fn cache_marks_stand_at_the_ends() {
 #[test]
 fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
     let call = Part::Call(Call { id: CallId::new("c"), name: "f".into(), arguments: Map::new(), dialect: None });
-    let result = CallResult { id: CallId::new("c"), name: "f".into(), ending: Ending::Done, content: "ok".into() };
+    let result = CallResult {
+        id: CallId::new("c"),
+        name: "f".into(),
+        ending: Ending::Done,
+        content: "ok".into(),
+        images: Vec::new(),
+    };
     let signed = |data: Value| Part::Opaque(Opaque { wire: "anthropic".into(), data });
     let thinks = |parts: Vec<Part>, reply: Part| {
         let reply = Message { role: Role::User, parts: vec![reply] };

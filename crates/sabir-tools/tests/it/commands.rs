@@ -92,7 +92,8 @@ fn dropping_the_future_ends_the_command() {
     let arguments = object(json!({"command": "touch begun; sleep 1000 & sleep 1000"}));
     runtime.block_on(async {
         let (mut quiet, begun) = (|_: &str| {}, place.inner("begun"));
-        let work = tool.run(&sabir_call::CallId::new("1"), &arguments, &mut quiet);
+        let id = sabir_call::CallId::new("1");
+        let work = tool.run(&id, &arguments, &mut quiet);
         tokio::select! {
             output = work => panic!("{output:?}"),
             () = async { while !begun.exists() { tokio::time::sleep(Duration::from_millis(5)).await; } } => {}

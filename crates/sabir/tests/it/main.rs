@@ -24,6 +24,7 @@ mod models;
 mod parse;
 mod recordings;
 mod repairs;
+mod tools;
 mod tour;
 mod ways;
 mod wires;

@@ -2,6 +2,7 @@
 //! terminal.
 
 mod amazon;
+mod argument;
 mod cassette;
 mod cli;
 mod config;

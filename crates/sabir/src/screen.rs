@@ -7,6 +7,7 @@ use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
+use crate::argument::Preview;
 use crate::print;
 
 /// Nobody watches.
@@ -29,7 +30,8 @@ pub(crate) struct Painter {
     calls: Vec<Call>,
     /// Calls whose refusal has been shown with its reasons.
     refused: Vec<CallId>,
-    width: usize,
+    /// The argument that is being written.
+    argument: Option<Preview>,
 }
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
@@ -83,16 +85,18 @@ impl Painter {
     fn moment(&mut self, moment: Moment<'_>) -> String {
         match moment {
             Moment::Delta(Event::Text { text }) => text.to_owned(),
-            Moment::Delta(Event::CallStart { name, .. }) => {
-                self.width = 0;
-                self.line(&format!("● {name} "))
-            }
+            Moment::Delta(Event::CallStart { name, .. }) => self.line(&format!("● {name} ")),
             Moment::Delta(Event::ArgStart { name, .. }) => {
-                self.width = 0;
-                format!("{name}=")
+                self.argument = Some(Preview::new(name));
+                String::new()
             }
-            Moment::Delta(Event::ArgDelta { text, .. }) => self.preview(text),
-            Moment::Delta(Event::ArgEnd { .. }) => " ".to_owned(),
+            Moment::Delta(Event::ArgDelta { text, .. }) => {
+                self.argument.as_mut().map(|argument| argument.push(text)).unwrap_or_default()
+            }
+            // One that is cut is shown as far as it came.
+            Moment::Delta(Event::ArgEnd { .. } | Event::CallCut { .. }) => {
+                self.argument.take().map(|mut argument| argument.end()).unwrap_or_default()
+            }
             Moment::Output { text, .. } => text.to_owned(),
             _ => String::new(),
         }
@@ -164,17 +168,6 @@ impl Painter {
         };
         let text = format!("  {word} {} {subject}{reason}\n", result.name);
         self.line(&text)
-    }
-
-    /// The first bytes of an argument, on one line.
-    fn preview(&mut self, text: &str) -> String {
-        const WIDTH: usize = 60;
-        let room = WIDTH.saturating_sub(self.width);
-        let taken: String = text.chars().take(room).map(|c| if c == '\n' { '⏎' } else { c }).collect();
-        let before = self.width;
-        self.width = self.width.saturating_add(text.chars().count().min(WIDTH + 1));
-        let more = if before <= WIDTH && self.width > WIDTH { "…" } else { "" };
-        format!("{taken}{more}")
     }
 
     fn line(&self, text: &str) -> String {

@@ -1,33 +1,88 @@
 //! Policy: a pure function from what a call would touch to a verdict with its reason.
 //!
-//! What cannot be judged is denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside of it
-//! is denied (the tools cannot reach there), all else asks; rules of the user's widen that. Where nobody can be asked, asking means denying.
+//! What cannot be judged is asked about or denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside
+//! of it is denied (the tools cannot reach there), all else asks; rules of the user's widen or narrow that. Where nobody can be
+//! asked, asking means denying.
+//!
+//! Commands are parsed, and every part of them is judged by a grammar of what is *allowed* for the programs that are known:
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
+//! | `line.rs` | the gate before the parser: length, control characters, depth |
+//! | `word.rs` | what is certain of a word before the shell expands it |
+//! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
+//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
+//! | `place.rs` | whether a path stays inside the workspace |
+//! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
+
+mod facts;
+mod find;
+mod git;
+mod grammar;
+mod grave;
+mod judge;
+mod kinds;
+mod line;
+mod pattern;
+mod place;
+mod programs;
+mod scripts;
+mod simple;
+mod word;
+mod wrappers;
 
 use crate::record::Verdict;
 use crate::tool::Access;
 
-/// What the user has approved in advance.
+pub use facts::{Facts, Repository, Shell};
+use judge::{Finding, Judge, Part, Scope};
+use pattern::{Pattern, Reach, glob};
+use word::Word;
+
+/// What the user has approved, wants to be asked about, and has forbidden in advance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Writing inside the workspace, protected paths excepted.
     edits: bool,
-    /// Any command.
+    /// Any command, grave ones excepted.
     commands: bool,
     /// These very command lines.
     exact: Vec<String>,
-    /// Documents of these very hosts.
-    hosts: Vec<String>,
+    allow: Vec<Pattern>,
+    ask: Vec<Pattern>,
+    deny: Vec<Pattern>,
+}
+
+/// What a rule does with what it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleKind {
+    /// It needs no question.
+    Allow,
+    /// It needs one, whatever else allows it.
+    Ask,
+    /// It is not done.
+    Deny,
 }
 
 /// A rule that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact command line, or \
-     `host=NAME` for documents of one host"
-)]
-pub struct RuleError(pub String);
+pub enum RuleError {
+    /// Of what is approved as a whole.
+    #[error(
+        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact command line, \
+         `host=NAME` for documents of one host, or `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
+    )]
+    Approval(String),
+    /// Of a pattern.
+    #[error(
+        "`{0}` is no rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
+         itself must be named), `kind=NAME`, `path=GLOB` or `host=NAME`"
+    )]
+    Pattern(String),
+}
 
 /// A verdict and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,68 +91,214 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Why, in words for the user.
     pub reason: String,
+    /// The parts of a command, in the order in which they were judged. Empty for all else.
+    pub segments: Vec<Segment>,
+    /// Approval rules that are narrow and would answer the question from now on: one for each part that asks. Empty where one
+    /// of them has none.
+    pub proposals: Vec<String>,
+}
+
+/// A part of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The part, as it was written but for blanks.
+    pub command: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+}
+
+/// Judges an access by rules.
+pub fn decide(rules: &Rules, access: &Access) -> Judgement {
+    rules.decide(access)
+}
+
+/// The folders inside the workspace whose repositories have to be known to judge a command, and are not: `.` for the workspace.
+pub fn repositories(command: &str, facts: &Facts) -> Vec<String> {
+    let rules = Rules::default();
+    let mut judge = Judge::new(&rules, facts);
+    judge.line(command, &mut Scope::new());
+    judge.wanted
 }
 
 impl Rules {
-    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `command=LINE`, `host=NAME`.
+    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `command=LINE`, `host=NAME`,
+    /// `kind=NAME`.
     ///
     /// # Errors
     /// Any other word, named in the error.
     pub fn approve(&mut self, rule: &str) -> Result<(), RuleError> {
+        let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
             Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
-            Some(("host", name)) if !name.trim().is_empty() => self.hosts.push(name.trim().to_ascii_lowercase()),
+            Some(("host" | "kind", name)) if !name.trim().is_empty() => {
+                self.allow.push(Pattern::read(rule).ok_or_else(wrong)?);
+            }
             _ => match rule {
                 "reads" | "none" => {}
                 "edits" => self.edits = true,
                 "commands" => self.commands = true,
                 "all" => (self.edits, self.commands) = (true, true),
-                _ => return Err(RuleError(rule.to_owned())),
+                _ => return Err(wrong()),
             },
+        }
+        Ok(())
+    }
+
+    /// Adds a rule of patterns: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB` or `host=NAME`.
+    ///
+    /// # Errors
+    /// A pattern that names no program, or cannot be read.
+    pub fn add(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
+        let read = Pattern::read(pattern).ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
+        match kind {
+            RuleKind::Allow => self.allow.push(read),
+            RuleKind::Ask => self.ask.push(read),
+            RuleKind::Deny => self.deny.push(read),
         }
         Ok(())
     }
 
     /// Judges an access.
     pub fn decide(&self, access: &Access) -> Judgement {
-        let judge = |verdict, reason: &str| Judgement { verdict, reason: reason.to_owned() };
+        let host = |url: &str, rules: &[Pattern]| {
+            let host = host_of(url);
+            rules.iter().any(|rule| matches!(rule, Pattern::Host(name) if host.as_ref() == Some(name)))
+        };
         match access {
-            Access::Nothing => judge(Verdict::Allow, "touches nothing"),
+            Access::Nothing => judged(Verdict::Allow, "touches nothing"),
             // The machine answers such a call itself and never runs it.
-            Access::Invalid { reason } => Judgement { verdict: Verdict::Deny, reason: reason.clone() },
-            Access::Read { outside: false, .. } => judge(Verdict::Allow, "reads inside the workspace"),
-            Access::Read { .. } => {
-                judge(Verdict::Deny, "it lies outside of the workspace, where the tools cannot reach")
+            Access::Invalid { reason } => judged(Verdict::Deny, reason),
+            Access::Read { path, outside } => self.read(path, *outside),
+            Access::Write { path, protected } => self.write(path, protected.as_deref()),
+            Access::Command { command, facts } => self.command(command, facts),
+            Access::Fetch { url } if host(url, &self.deny) => judged(Verdict::Deny, "a rule forbids this host"),
+            Access::Fetch { url } if host(url, &self.ask) => {
+                judged(Verdict::Ask, "fetches from a host that a rule asks about")
             }
-            Access::Write { protected: Some(reason), .. } => {
-                Judgement { verdict: Verdict::Ask, reason: format!("writes a protected path: {reason}") }
-            }
-            Access::Write { .. } if self.edits => judge(Verdict::Allow, "edits are approved"),
-            Access::Write { .. } => judge(Verdict::Ask, "writes a file"),
-            Access::Command { command } if self.exact.iter().any(|line| line == command.trim()) => {
-                judge(Verdict::Allow, "this command line is approved")
-            }
-            Access::Command { .. } if self.commands => judge(Verdict::Allow, "commands are approved"),
-            Access::Command { .. } => judge(Verdict::Ask, "runs a command"),
-            Access::Fetch { url } if self.hosts.iter().any(|host| host_of(url).as_ref() == Some(host)) => {
-                judge(Verdict::Allow, "this host is approved")
-            }
-            Access::Fetch { .. } => judge(Verdict::Ask, "fetches a document from the network"),
+            Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
+            Access::Fetch { .. } => judged(Verdict::Ask, "fetches a document from the network"),
             Access::Several(all) => self.strictest(all),
         }
     }
 
+    fn read(&self, path: &str, outside: bool) -> Judgement {
+        if outside {
+            return judged(Verdict::Deny, "it lies outside of the workspace, where the tools cannot reach");
+        }
+        match (on_path(&self.deny, path), on_path(&self.ask, path), place::secret(path)) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => judged(Verdict::Ask, "reads a path that a rule asks about"),
+            (.., Some(why)) if !on_path(&self.allow, path) => judged(Verdict::Ask, &format!("reads a file that {why}")),
+            _ => judged(Verdict::Allow, "reads inside the workspace"),
+        }
+    }
+
+    fn write(&self, path: &str, protected: Option<&str>) -> Judgement {
+        match (on_path(&self.deny, path), on_path(&self.ask, path), protected) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => judged(Verdict::Ask, "writes a path that a rule asks about"),
+            (.., Some(reason)) => judged(Verdict::Ask, &format!("writes a protected path: {reason}")),
+            _ if self.edits => judged(Verdict::Allow, "edits are approved"),
+            _ if on_path(&self.allow, path) => judged(Verdict::Allow, "edits of this path are approved"),
+            _ => judged(Verdict::Ask, "writes a file"),
+        }
+    }
+
+    fn command(&self, command: &str, facts: &Facts) -> Judgement {
+        let mut judge = Judge::new(self, facts);
+        judge.line(command, &mut Scope::new());
+        let Judge { parts, asked_by_rule, .. } = judge;
+        let (mut verdict, mut reason) = (Verdict::Allow, "only reads".to_owned());
+        for Part { segment, .. } in &parts {
+            if rank(segment.verdict) > rank(verdict) {
+                verdict = segment.verdict;
+                reason = match segment.verdict {
+                    Verdict::Deny => format!("`{}`: {}", segment.command, segment.reason),
+                    _ => format!("runs `{}`: {}", segment.command, segment.reason),
+                };
+            }
+        }
+        if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
+            (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
+        }
+        let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
+        let segments = parts.into_iter().map(|part| part.segment).collect();
+        Judgement { verdict, reason, segments, proposals }
+    }
+
+    /// What the rules say of a command, if they say anything.
+    fn of_the_user(&self, words: &[Word]) -> Option<(Finding, Reach)> {
+        if self.deny.iter().any(|rule| rule.may_mean(words)) {
+            let reason = "a rule forbids it".to_owned();
+            return Some((Finding { verdict: Verdict::Deny, reason, firm: true }, Reach::Wide));
+        }
+        if self.ask.iter().any(|rule| rule.may_mean(words)) {
+            return Some((Finding::firm("a rule asks about it"), Reach::Wide));
+        }
+        let mut reaches = self.allow.iter().filter_map(|rule| rule.allows(words)).collect::<Vec<_>>();
+        reaches.sort_by_key(|reach| *reach == Reach::Wide);
+        reaches.first().map(|reach| (Finding::allow("a rule allows it"), *reach))
+    }
+
+    /// What is asked about is allowed where commands are, unless it is grave.
+    fn approve_as_a_whole(&self, finding: Finding) -> Finding {
+        if self.commands && finding.verdict == Verdict::Ask && !finding.firm {
+            return Finding::allow("commands are approved");
+        }
+        finding
+    }
+
     /// The strictest verdict, the first of equals; nothing at all touches nothing.
     fn strictest(&self, all: &[Access]) -> Judgement {
-        let rank = |verdict| match verdict {
-            Verdict::Allow => 0,
-            Verdict::Ask => 1,
-            Verdict::Deny => 2,
-        };
         let judged = all.iter().map(|access| self.decide(access));
         let strictest = judged.reduce(|one, other| if rank(other.verdict) > rank(one.verdict) { other } else { one });
         strictest.unwrap_or_else(|| self.decide(&Access::Nothing))
     }
+}
+
+impl<'a> Judge<'a> {
+    fn new(rules: &'a Rules, facts: &'a Facts) -> Self {
+        Self { rules, facts, parts: Vec::new(), wanted: Vec::new(), lines: 0, asked_by_rule: false }
+    }
+}
+
+fn judged(verdict: Verdict, reason: &str) -> Judgement {
+    Judgement { verdict, reason: reason.to_owned(), segments: Vec::new(), proposals: Vec::new() }
+}
+
+fn on_path(rules: &[Pattern], path: &str) -> bool {
+    let path = path.trim_start_matches("./");
+    let named = |pattern: &str| glob(pattern, path) || glob(&format!("{}/**", pattern.trim_end_matches('/')), path);
+    rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if named(pattern)))
+}
+
+/// How strict a verdict is.
+fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Ask => 1,
+        Verdict::Deny => 2,
+    }
+}
+
+/// Whether a command may be one that runs the words behind it: every program that is not known to only read.
+fn wraps(command: &[Word]) -> bool {
+    command.first().and_then(Word::known).is_none_or(|name| programs::row(name).is_none())
+}
+
+/// The kinds that would allow what asks, each once, if all that asks is of one.
+fn proposals(parts: &[Part]) -> Vec<String> {
+    let mut proposed = Vec::new();
+    for part in parts.iter().filter(|part| part.segment.verdict == Verdict::Ask) {
+        let Some(kind) = part.kind else { return Vec::new() };
+        let rule = format!("kind={kind}");
+        if !proposed.contains(&rule) {
+            proposed.push(rule);
+        }
+    }
+    proposed
 }
 
 /// The host of an `http` or `https` address without a user's name in it, in lower case.
@@ -111,8 +312,12 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rules, Verdict};
+    use super::{Facts, Rules, Verdict};
     use crate::tool::Access;
+
+    fn clean() -> Facts {
+        Facts { clean_path: true, ..Facts::default() }
+    }
 
     fn check(rules: &[&str], access: &Access, expected: Verdict) {
         let mut all = Rules::default();
@@ -127,18 +332,19 @@ mod tests {
         let read = |outside| Access::Read { path: "a".into(), outside };
         let write =
             |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
-        let command = |line: &str| Access::Command { command: line.into() };
+        let command = |line: &str| Access::Command { command: line.into(), facts: clean() };
         check(&[], &read(false), Verdict::Allow);
         check(&["all"], &read(true), Verdict::Deny);
         check(&["all"], &Access::Invalid { reason: "no path".into() }, Verdict::Deny);
         check(&[], &write(None), Verdict::Ask);
         check(&["edits"], &write(None), Verdict::Allow);
         check(&["all"], &write(Some("git's own")), Verdict::Ask);
-        check(&["edits"], &command("ls"), Verdict::Ask);
-        check(&["commands"], &command("ls"), Verdict::Allow);
+        check(&[], &command("ls"), Verdict::Allow);
+        check(&["edits"], &command("touch x"), Verdict::Ask);
+        check(&["commands"], &command("touch x"), Verdict::Allow);
         check(&["command=cargo test"], &command(" cargo test\n"), Verdict::Allow);
         check(&["command=git"], &command("gitevil"), Verdict::Ask);
-        check(&["command=echo"], &command("echo $(rm -rf x)"), Verdict::Ask);
+        check(&["all", "command=echo"], &command("echo $(rm -rf x)"), Verdict::Ask);
         let fetch = |url: &str| Access::Fetch { url: url.into() };
         check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
         check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);

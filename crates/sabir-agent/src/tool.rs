@@ -7,6 +7,8 @@ use std::sync::Arc;
 use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
+use crate::policy::Facts;
+
 /// Typed arguments of a call, as they passed the gates.
 pub type Arguments = Map<String, Value>;
 
@@ -34,6 +36,8 @@ pub enum Access {
     Command {
         /// The command line, as the shell gets it.
         command: String,
+        /// What is known of the place where it would run.
+        facts: Facts,
     },
     /// Asks a server for a document.
     Fetch {

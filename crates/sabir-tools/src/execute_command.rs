@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Settings;
 use crate::built_in::BuiltIn;
+use crate::facts::gather;
 use crate::words::count;
 
 const DEFAULT_SECONDS: u64 = 120;
@@ -45,7 +46,10 @@ impl BuiltIn for ExecuteCommand {
     }
 
     fn access(&self, input: &Input) -> Access {
-        Access::Command { command: input.command.clone() }
+        Access::Command {
+            facts: gather(&self.0.workspace, &self.0.environment, &input.command),
+            command: input.command.clone(),
+        }
     }
 
     async fn run(self: Arc<Self>, input: Input, progress: Progress<'_>) -> Result<ToolOutput, String> {

@@ -53,6 +53,7 @@
 
 mod built_in;
 mod execute_command;
+mod facts;
 mod ground;
 mod list_files;
 mod nearest;
@@ -68,6 +69,8 @@ use std::sync::Arc;
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
+
+pub use crate::facts::gather;
 
 use crate::built_in::{Built, spec};
 use crate::execute_command::ExecuteCommand;

@@ -74,6 +74,11 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
+    /// Say what may be done without asking.
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
@@ -95,6 +100,62 @@ pub(crate) enum WireCommand {
     Encode(EncodeArguments),
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Judge a command line as if a model had asked for it in this folder, and say why, part by part. Nothing is run; the exit
+    /// code is 0 whatever the verdict.
+    Explain(ExplainedArguments),
+    /// Judge the calls of a task again, in its folder as it is now: what other rules would have asked about or denied.
+    Simulate(SimulateArguments),
+}
+
+/// Rules, besides those of the configuration.
+#[derive(Debug, Args)]
+pub(crate) struct RuleOptions {
+    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB` and
+    /// `host=NAME` too. May be given several times, as all of these.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) allow: Vec<String>,
+    /// Ask about it, whatever allows it.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) ask: Vec<String>,
+    /// Deny it, whatever else is said.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) deny: Vec<String>,
+    /// As for a task.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approve: Vec<String>,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainedArguments {
+    #[command(flatten)]
+    pub(crate) rules: RuleOptions,
+    /// The shell that would get the line: `bash` or `zsh`. Without it, `SABIR_SHELL` decides, then bash.
+    #[arg(long)]
+    pub(crate) shell: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The command line as one argument, or its words.
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArguments {
+    #[command(flatten)]
+    pub(crate) rules: RuleOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The task's name, the beginning of it, or the file of its journal.
+    pub(crate) task: String,
+}
+
 /// Options of every task.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TaskOptions {
@@ -110,8 +171,8 @@ pub(crate) struct TaskOptions {
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
-    /// What may be done without asking: `reads`, `edits`, `commands`, `all`, `none`, or `command=LINE` for one exact
-    /// command line. May be given several times.
+    /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact
+    /// command line, `kind=NAME` for a kind of command as it is proposed, or `host=NAME`. May be given several times.
     #[arg(long, value_name = "POLICY")]
     pub(crate) approve: Vec<String>,
     /// End the task after so many turns, counted from its start or its resume.
@@ -336,6 +397,12 @@ impl Cli {
             Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
+            Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {
+                return arguments.rules.config.as_deref();
+            }
+            Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => {
+                return arguments.rules.config.as_deref();
+            }
             _ => &self.task,
         };
         task.config.as_deref()

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
+use sabir_agent::policy::{RuleKind, Rules};
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use serde::Deserialize;
@@ -52,6 +53,9 @@ pub(crate) struct Config {
     pub(crate) model: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) approve: Vec<String>,
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
@@ -113,6 +117,21 @@ impl Config {
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
         Ok(config)
+    }
+
+    /// The rules of the file, and these approvals.
+    pub(crate) fn rules<'a>(&'a self, approvals: impl Iterator<Item = &'a String>) -> Result<Rules, Failure> {
+        let mut rules = Rules::default();
+        let patterns = [(RuleKind::Allow, &self.allow), (RuleKind::Ask, &self.ask), (RuleKind::Deny, &self.deny)];
+        for (kind, patterns) in patterns {
+            for pattern in patterns {
+                rules.add(kind, pattern).map_err(|error| Failure::usage(error.to_string()))?;
+            }
+        }
+        for rule in self.approve.iter().chain(approvals) {
+            rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+        Ok(rules)
     }
 
     /// The model of that name, or the configured one.

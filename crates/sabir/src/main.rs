@@ -17,6 +17,7 @@ mod lint;
 mod models;
 mod moved;
 mod parse;
+mod policy;
 mod print;
 mod prompt;
 mod providers;
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, WireCommand};
+use cli::{Cli, Command, PolicyCommand, WireCommand};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
@@ -82,6 +83,8 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),
+        Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => policy::explain(arguments),
+        Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => policy::simulate(arguments),
         Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::decode(arguments),
         Some(Command::Wire { command: WireCommand::Encode(arguments) }) => wire::encode(arguments),
     }

@@ -66,7 +66,7 @@ impl Moved {
         match access {
             Access::Read { path, outside } => Access::Read { path: self.outward(&path), outside },
             Access::Write { path, protected } => Access::Write { path: self.outward(&path), protected },
-            Access::Command { command } => Access::Command { command: self.outward(&command) },
+            Access::Command { command, facts } => Access::Command { command: self.outward(&command), facts },
             Access::Invalid { reason } => Access::Invalid { reason: self.outward(&reason) },
             Access::Several(all) => Access::Several(all.into_iter().map(|one| self.outward_access(one)).collect()),
             other => other,

@@ -90,7 +90,7 @@ impl Bench {
     pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let rules = config.rules(options.approve.iter())?;
         let limits = Limits {
             turns: options.max_turns.or(config.max_turns),
             cost: cost(options)?.or(config.max_cost),
@@ -125,7 +125,7 @@ impl Bench {
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let rules = rules(config.approve.iter().chain(&options.approve))?;
+        let rules = config.rules(options.approve.iter())?;
         let limits = Limits {
             turns: options.max_turns.or(told.max_turns),
             cost: cost(options)?.or(told.max_cost),
@@ -212,13 +212,6 @@ impl Bench {
         runtime.shutdown_timeout(Duration::from_millis(200));
         Ok(End { outcome, message, turns: task.turns(), totals: task.totals() })
     }
-}
-
-fn rules<'a>(all: impl Iterator<Item = &'a String>) -> Result<Rules, Failure> {
-    all.into_iter().try_fold(Rules::default(), |mut rules, rule| {
-        rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
-        Ok(rules)
-    })
 }
 
 /// What may be spent at most.

@@ -321,7 +321,7 @@ impl Task {
 fn subject(access: &Access) -> String {
     match access {
         Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
-        Access::Command { command } => command.clone(),
+        Access::Command { command, .. } => command.clone(),
         Access::Fetch { url } => url.clone(),
         Access::Several(all) => all.iter().map(subject).collect::<Vec<_>>().join("\n"),
         Access::Nothing => String::new(),

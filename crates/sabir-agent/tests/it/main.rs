@@ -12,4 +12,5 @@ mod costs;
 mod laws;
 mod machine;
 mod order;
+mod policy;
 mod story;

@@ -95,6 +95,8 @@ fn accesses() {
         }
     }
     let command = json!({"command": "ls && rm x"});
-    assert_eq!(place.access("execute_command", command), Access::Command { command: "ls && rm x".to_owned() });
+    assert!(
+        matches!(place.access("execute_command", command), Access::Command { command, .. } if command == "ls && rm x")
+    );
     assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));
 }

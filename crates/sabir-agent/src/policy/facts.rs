@@ -1,0 +1,47 @@
+//! Facts: what a judgement needs to know of the place where a command would run, gathered by whoever may look.
+
+/// What is known of the place. The default knows nothing, and what is not known is asked about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The shell that gets the command line.
+    pub shell: Shell,
+    /// Whether every folder of `PATH` is absolute and outside of the workspace, so that a bare name is a program of the system.
+    pub clean_path: bool,
+    /// The workspace's folder, absolute, without a `/` at its end; empty where it is not known.
+    pub root: String,
+    /// What git would find, for folders inside the workspace: relative, `.` for the workspace itself. One that is not listed
+    /// is unknown.
+    pub repositories: Vec<(String, Repository)>,
+}
+
+/// A shell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shell {
+    /// bash, or a POSIX shell that does less.
+    #[default]
+    Bash,
+    /// zsh, whose own expansions can run commands. Only what means the same in both is judged.
+    Zsh,
+}
+
+/// What git would find in a folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Repository {
+    /// It could not be found out.
+    #[default]
+    Unknown,
+    /// No repository.
+    None,
+    /// A repository whose configuration runs nothing.
+    Clean,
+    /// A repository whose own configuration names programs: the keys that do.
+    Executes(Vec<String>),
+}
+
+impl Facts {
+    /// What git would find in a folder of the workspace.
+    pub(super) fn repository(&self, folder: &str) -> &Repository {
+        let known = self.repositories.iter().find(|(name, _)| name == folder);
+        known.map_or(&Repository::Unknown, |(_, repository)| repository)
+    }
+}

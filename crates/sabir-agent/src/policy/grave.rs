@@ -1,0 +1,86 @@
+//! Grave commands: what cannot be taken back, and is asked about even where all commands are approved.
+
+use super::word::Word;
+
+/// Why a command cannot be taken back, if it is one of those that are known to do such things.
+pub(crate) fn reason(words: &[Word]) -> Option<String> {
+    let name = words.first().and_then(name)?;
+    if super::programs::row(name).is_some() {
+        return None;
+    }
+    // Behind `sudo`, `env` and their like a command stands somewhere; a word too many costs a question.
+    (0..words.len()).find_map(|at| words.get(at..).and_then(of_command))
+}
+
+fn name(word: &Word) -> Option<&str> {
+    word.known()?.rsplit('/').next()
+}
+
+fn of_command(words: &[Word]) -> Option<String> {
+    let (first, rest) = words.split_first()?;
+    let name = name(first)?;
+    let known: Vec<&str> = rest.iter().filter_map(Word::known).collect();
+    let has = |options: &[&str]| known.iter().any(|word| options.contains(word));
+    let letter = |letter: char| {
+        known.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
+    };
+    let grave = match name {
+        "rm" => {
+            letter('r')
+                || letter('R')
+                || has(&["--recursive", "--no-preserve-root"])
+                || rest.iter().any(|word| broad(word))
+        }
+        "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk" | "blkdiscard"
+        | "cryptsetup" => true,
+        "dd" => known.iter().any(|word| word.starts_with("of=")),
+        "find" => has(&["-delete"]),
+        "truncate" | "unlink" => rest.iter().any(|word| broad(word)),
+        "mv" | "chmod" | "chown" | "chgrp" | "ln" => rest.iter().any(outside) || letter('R'),
+        "shutdown" | "reboot" | "halt" | "poweroff" | "userdel" | "groupdel" | "crontab" => true,
+        "kill" | "pkill" | "killall" => has(&["-1", "1"]),
+        "git" => git(&known),
+        "docker" | "podman" => has(&["prune", "rm", "rmi", "kill"]),
+        "kubectl" => has(&["delete", "drain"]),
+        "terraform" | "tofu" => has(&["destroy", "apply"]),
+        "npm" | "pnpm" | "yarn" | "cargo" | "gem" | "twine" | "poetry" => has(&["publish", "unpublish", "yank"]),
+        "gh" | "glab" => has(&["delete", "merge", "close"]),
+        "dropdb" => true,
+        _ => name.starts_with("mkfs"),
+    };
+    grave.then(|| format!("{name} may do what cannot be taken back"))
+}
+
+/// More than one named file.
+fn broad(word: &Word) -> bool {
+    word.known().is_none() || outside(word) || matches!(word.text.trim_end_matches('/'), "" | "." | "..")
+}
+
+fn outside(word: &Word) -> bool {
+    word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
+}
+
+fn git(words: &[&str]) -> bool {
+    let has = |options: &[&str]| words.iter().any(|word| options.contains(word));
+    let forced = words.iter().any(|word| {
+        word.starts_with("--force")
+            || word.starts_with('+')
+            || word.starts_with('-') && !word.starts_with("--") && word.contains('f')
+    });
+    if has(&["push"]) {
+        let deletes = words
+            .iter()
+            .any(|word| word.starts_with(':') || matches!(*word, "--delete" | "-d" | "--mirror" | "--prune"));
+        return forced || deletes;
+    }
+    has(&["reset"]) && has(&["--hard", "--merge", "--keep"])
+        || has(&["clean"])
+        || has(&["checkout", "switch"]) && (forced || has(&[".", "--discard-changes"]))
+        || has(&["restore"])
+        || has(&["branch", "tag"]) && has(&["-D", "-d", "--delete"])
+        || has(&["stash"]) && has(&["drop", "clear"])
+        || has(&["filter-branch", "filter-repo", "gc", "prune", "update-ref"])
+        || has(&["reflog"]) && has(&["expire", "delete"])
+        || has(&["worktree"]) && has(&["remove"])
+        || has(&["rebase"]) && has(&["--exec", "-x"])
+}

@@ -1,0 +1,420 @@
+//! The walk over a command line: every part of it is judged, and the strictest part decides.
+
+use std::collections::BTreeMap;
+
+use brush_parser::ast::{
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
+    CompoundList, ForClauseCommand, FunctionBody, Pipeline, Program, SeparatorOperator, SimpleCommand,
+};
+
+use crate::record::Verdict;
+
+use super::facts::{Facts, Shell};
+use super::place::Folder;
+use super::programs::{may_name, may_set};
+use super::word::{Bound, Form, Scanned, Trait, Word, scan};
+use super::{Rules, Segment, line};
+
+/// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
+const MAX_LINES: usize = 8;
+/// How many segments are judged.
+const MAX_SEGMENTS: usize = 500;
+/// How many loops may lie in one another: each body is judged twice.
+const MAX_LOOPS: usize = 4;
+
+/// What is said of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: String,
+    /// Whether no approval of commands as a whole reaches it.
+    pub(crate) firm: bool,
+}
+
+/// What the shell has changed so far.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    pub(crate) folder: Folder,
+    bound: BTreeMap<String, Bound>,
+    loops: usize,
+}
+
+/// A part that was judged.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) segment: Segment,
+    /// The kind of command that would allow it.
+    pub(crate) kind: Option<&'static str>,
+}
+
+/// What a command gets from the one before it in a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feed {
+    Unknown,
+    /// Names of files inside of the workspace.
+    Names,
+    /// Such names, none of which begins with `-`.
+    Plain,
+}
+
+/// The walk.
+pub(crate) struct Judge<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) facts: &'a Facts,
+    pub(crate) parts: Vec<Part>,
+    /// Folders whose repositories are not known.
+    pub(crate) wanted: Vec<String>,
+    pub(crate) lines: usize,
+    /// Whether a rule of the user's asks.
+    pub(crate) asked_by_rule: bool,
+}
+
+impl Finding {
+    pub(crate) fn allow(reason: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Allow, reason: reason.into(), firm: false }
+    }
+
+    pub(crate) fn ask(reason: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ask, reason: reason.into(), firm: false }
+    }
+
+    pub(crate) fn firm(reason: impl Into<String>) -> Self {
+        Self { firm: true, ..Self::ask(reason) }
+    }
+
+    /// The stricter of both, this one of equals.
+    pub(crate) fn and(self, other: Self) -> Self {
+        if (super::rank(other.verdict), other.firm) > (super::rank(self.verdict), self.firm) { other } else { self }
+    }
+}
+
+impl From<Result<String, String>> for Finding {
+    fn from(result: Result<String, String>) -> Self {
+        result.map_or_else(Self::ask, Self::allow)
+    }
+}
+
+impl Scope {
+    pub(crate) fn new() -> Self {
+        Self { folder: Folder::root(), bound: BTreeMap::new(), loops: 0 }
+    }
+
+    /// Keeps what is certain whichever of both came to be.
+    fn merge(&mut self, other: &Self) {
+        self.folder = self.folder.or(&other.folder);
+        self.bound.retain(|name, bound| other.bound.get(name) == Some(bound));
+    }
+
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.bound.remove(name);
+    }
+}
+
+impl Judge<'_> {
+    /// Judges a line in the line.
+    pub(crate) fn line(&mut self, text: &str, scope: &mut Scope) {
+        self.lines += 1;
+        let parsed =
+            if self.lines > MAX_LINES { Err("it is nested too deeply to be judged") } else { line::parse(text) };
+        match parsed {
+            Ok(program) => {
+                if text.contains("\\\n") {
+                    self.push(text, Finding::ask("a line goes on behind a backslash"));
+                }
+                self.program(&program, scope);
+            }
+            Err(reason) => self.push(text, Finding::firm(reason)),
+        }
+        self.lines -= 1;
+    }
+
+    pub(crate) fn push(&mut self, command: &str, finding: Finding) {
+        self.push_kind(command, finding, None);
+    }
+
+    pub(crate) fn push_kind(&mut self, command: &str, finding: Finding, kind: Option<&'static str>) {
+        let finding = match self.parts.len() {
+            0..MAX_SEGMENTS => finding,
+            MAX_SEGMENTS => Finding::firm("it has too many parts to be judged"),
+            _ => return,
+        };
+        let Finding { verdict, reason, firm } = self.rules.approve_as_a_whole(finding);
+        let kind = kind.filter(|_| !firm && verdict == Verdict::Ask);
+        self.parts.push(Part { segment: Segment { command: command.to_owned(), verdict, reason }, kind });
+    }
+
+    fn program(&mut self, program: &Program, scope: &mut Scope) {
+        for list in &program.complete_commands {
+            self.list(list, scope);
+        }
+    }
+
+    pub(crate) fn list(&mut self, list: &CompoundList, scope: &mut Scope) {
+        for item in &list.0 {
+            let before = scope.clone();
+            self.and_or(&item.0, scope);
+            if matches!(item.1, SeparatorOperator::Async) {
+                *scope = before;
+            }
+        }
+    }
+
+    /// Commands behind `&&` and `||` run or do not: afterwards only that is certain which both leave as it was.
+    fn and_or(&mut self, list: &AndOrList, scope: &mut Scope) {
+        let mut possible = vec![scope.clone()];
+        self.pipeline(&list.first, scope);
+        // A folder that cannot be entered leaves the shell where it is.
+        let mut entered = scope.folder != possible.first().map_or_else(Folder::root, |first| first.folder.clone());
+        for more in &list.additional {
+            let (pipeline, runs_after_success) = match more {
+                AndOr::And(pipeline) => (pipeline, true),
+                AndOr::Or(pipeline) => (pipeline, false),
+            };
+            if !runs_after_success {
+                let mut merged = scope.clone();
+                possible.iter().for_each(|other| merged.merge(other));
+                *scope = merged;
+            }
+            possible.push(scope.clone());
+            let folder = scope.folder.clone();
+            self.pipeline(pipeline, scope);
+            entered |= scope.folder != folder;
+        }
+        // Assignments of the first command are made for certain, and changes of the folder never.
+        let first = possible.get(1).cloned();
+        if let Some(after_first) = first {
+            scope.merge(&after_first);
+            let certain = after_first.bound;
+            scope.bound.retain(|name, bound| certain.get(name) == Some(bound));
+        }
+        if entered {
+            let folders = possible.iter().map(|other| &other.folder);
+            scope.folder = folders.fold(scope.folder.clone(), |folder, other| folder.or(other));
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, scope: &mut Scope) {
+        if let [command] = pipeline.seq.as_slice() {
+            return self.command(command, scope, Feed::Unknown);
+        }
+        // Each runs in a shell of its own.
+        let mut feeds = Feed::Unknown;
+        for command in &pipeline.seq {
+            self.command(command, &mut scope.clone(), feeds);
+            feeds = self.feeds(command, scope, feeds);
+        }
+        // In zsh the last one runs in this shell.
+        if self.facts.shell == Shell::Zsh {
+            *scope = Scope { folder: Folder::somewhere(), bound: BTreeMap::new(), loops: scope.loops };
+        }
+    }
+
+    /// Whether a command prints names of files inside of the workspace and nothing else.
+    fn feeds(&self, command: &Command, scope: &Scope, fed: Feed) -> Feed {
+        let Command::Simple(simple) = command else { return Feed::Unknown };
+        let words: Vec<_> = words_of(simple).map(|raw| self.scan(raw, scope).word).collect();
+        let known: Vec<_> = words.iter().filter_map(Word::known).collect();
+        let has = |options: &[&str]| known.iter().any(|word| options.contains(word));
+        let names = match known.as_slice() {
+            ["find", ..] if !known.iter().any(|word| word.starts_with("-printf")) => return Feed::Plain,
+            ["fd" | "fdfind", ..] | ["git", "ls-files", ..] => true,
+            ["git", "diff" | "show" | "grep", ..] => has(&["--name-only", "-l"]),
+            ["rg", ..] => has(&["-l", "--files", "--files-with-matches"]),
+            ["grep", ..] if fed == Feed::Unknown => has(&["-l", "-rl", "-lr", "-rln", "-rli", "--files-with-matches"]),
+            ["sort" | "uniq" | "head" | "tail" | "grep", rest @ ..] if rest.iter().all(|word| !word.contains('/')) => {
+                return fed;
+            }
+            _ => false,
+        };
+        if names { Feed::Names } else { Feed::Unknown }
+    }
+
+    fn command(&mut self, command: &Command, scope: &mut Scope, fed: Feed) {
+        match command {
+            Command::Simple(simple) => self.simple(simple, scope, fed),
+            Command::Compound(compound, redirections) => {
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.redirections_alone(list, scope);
+                self.compound(compound, scope);
+            }
+            Command::Function(function) => {
+                let FunctionBody(body, redirections) = &function.body;
+                self.push(&format!("{}()", function.fname.value), Finding::ask("it gives a name to commands"));
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.redirections_alone(list, scope);
+                self.compound(body, &mut scope.clone());
+            }
+            Command::ExtendedTest(test, redirections) => {
+                let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
+                self.redirections_alone(list, scope);
+                self.extended_test(&test.expr, scope);
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand, scope: &mut Scope) {
+        match compound {
+            CompoundCommand::BraceGroup(group) => self.list(&group.list, scope),
+            CompoundCommand::Subshell(group) => self.list(&group.list, &mut scope.clone()),
+            CompoundCommand::ForClause(clause) => self.for_clause(clause, scope),
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.repeat(scope, &mut |judge, scope| {
+                    judge.list(&clause.0, scope);
+                    judge.list(&clause.1.list, scope);
+                });
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition, scope);
+                let (before, mut after) = (scope.clone(), scope.clone());
+                self.list(&clause.then, &mut after);
+                scope.merge(&after);
+                let mut branch = before;
+                for other in clause.elses.iter().flatten() {
+                    if let Some(condition) = &other.condition {
+                        self.list(condition, &mut branch);
+                    }
+                    let mut after = branch.clone();
+                    self.list(&other.body, &mut after);
+                    scope.merge(&after);
+                    scope.merge(&branch);
+                }
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.quiet_words(std::iter::once(&clause.value), scope);
+                let before = scope.clone();
+                for case in &clause.cases {
+                    self.quiet_words(case.patterns.iter(), &before);
+                    let mut after = before.clone();
+                    if let Some(list) = &case.cmd {
+                        self.list(list, &mut after);
+                    }
+                    scope.merge(&after);
+                }
+            }
+            CompoundCommand::Arithmetic(_) | CompoundCommand::ArithmeticForClause(_) => {
+                self.push(&compound.to_string(), Finding::ask("arithmetic can run commands"));
+            }
+            CompoundCommand::Coprocess(coprocess) => {
+                self.push("coproc", Finding::ask("it starts a coprocess"));
+                self.command(&coprocess.body, &mut scope.clone(), Feed::Unknown);
+            }
+        }
+    }
+
+    fn for_clause(&mut self, clause: &ForClauseCommand, scope: &mut Scope) {
+        let name = clause.variable_name.as_str();
+        let mut known = Some(Trait { plain: true, inside: true });
+        if !may_name(name) || self.facts.shell == Shell::Zsh && clause.values.is_none() {
+            self.push(&format!("for {name}"), Finding::ask(format!("{name} may be a variable that programs look at")));
+        }
+        self.quiet_words(clause.values.iter().flatten(), scope);
+        for value in clause.values.iter().flatten() {
+            let word = self.scan(&value.value, scope).word;
+            let inside = super::place::readable(&word, &Folder::root(), "").is_ok() && !word.text.contains("..");
+            known = match word.form {
+                Form::Literal | Form::Glob(_) | Form::Field(_) => known
+                    .map(|known| Trait { plain: known.plain && !word.may_be_option(), inside: known.inside && inside }),
+                Form::Fields | Form::Odd(_) => None,
+            };
+        }
+        let bound = known.filter(|_| clause.values.is_some()).map(Bound::Some);
+        self.repeat(scope, &mut |judge, scope| {
+            scope.forget(name);
+            if let Some(bound) = &bound {
+                scope.bound.insert(name.to_owned(), bound.clone());
+            }
+            judge.list(&clause.body.list, scope);
+        });
+        scope.forget(name);
+    }
+
+    /// Judges the body of a loop: what it changes is not certain in it, nor after it.
+    fn repeat(&mut self, scope: &mut Scope, body: &mut dyn FnMut(&mut Self, &mut Scope)) {
+        if scope.loops >= MAX_LOOPS {
+            return self.push("loop", Finding::firm("it is nested too deeply to be judged"));
+        }
+        scope.loops += 1;
+        let (parts, wanted) = (self.parts.len(), self.wanted.clone());
+        let mut after = scope.clone();
+        body(self, &mut after);
+        if after.folder != scope.folder || after.bound != scope.bound {
+            self.parts.truncate(parts);
+            self.wanted = wanted;
+            if after.folder != scope.folder {
+                scope.folder = Folder::somewhere();
+            }
+            scope.bound.retain(|name, bound| after.bound.get(name) == Some(bound));
+            let folder = scope.folder.clone();
+            let mut again = scope.clone();
+            body(self, &mut again);
+            if again.folder != folder {
+                self.push("cd", Finding::ask("it changes the folder again and again"));
+                scope.folder = Folder::somewhere();
+            }
+        }
+        scope.loops -= 1;
+    }
+
+    /// Words that run nothing by themselves: what they expand may.
+    fn quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a brush_parser::ast::Word>, scope: &Scope) {
+        for word in words {
+            let scanned = self.scan(&word.value, scope);
+            if let Form::Odd(odd) = scanned.word.form {
+                self.push(&word.value, Finding::ask(format!("it holds {odd}")));
+            }
+            self.commands(&scanned, scope);
+        }
+    }
+
+    pub(crate) fn scan(&self, raw: &str, scope: &Scope) -> Scanned {
+        scan(raw, self.facts.shell, &|name| scope.bound.get(name).cloned())
+    }
+
+    /// Judges the lines of a word's `$(…)`.
+    pub(crate) fn commands(&mut self, scanned: &Scanned, scope: &Scope) {
+        for line in &scanned.commands {
+            self.line(line, &mut scope.clone());
+        }
+    }
+
+    /// What stands in front of a command, or alone.
+    pub(crate) fn assignment(&mut self, assignment: &Assignment, alone: bool, scope: &mut Scope) -> Finding {
+        let (AssignmentName::VariableName(name), AssignmentValue::Scalar(value)) =
+            (&assignment.name, &assignment.value)
+        else {
+            return Finding::ask("arrays are not judged");
+        };
+        let scanned = self.scan(&value.value, scope);
+        self.commands(&scanned, scope);
+        if let Form::Odd(odd) = scanned.word.form {
+            return Finding::ask(format!("{name} is set to something that holds {odd}"));
+        }
+        if alone {
+            scope.forget(name);
+        }
+        if scanned.word.known().is_some_and(|value| may_set(name, value)) && !assignment.append {
+            return Finding::allow("sets a variable that is harmless");
+        }
+        if !alone || !may_name(name) || self.facts.shell == Shell::Zsh {
+            return Finding::ask(format!("sets {name}, which programs may look at"));
+        }
+        let bound = match (scanned.word.form, assignment.append) {
+            (Form::Literal, false) => Some(Bound::Literal(scanned.word.text)),
+            (Form::Field(known), false) => Some(Bound::Some(known)),
+            _ => None,
+        };
+        scope.bound.extend(bound.map(|bound| (name.clone(), bound)));
+        Finding::allow("sets a variable of its own")
+    }
+}
+
+/// The words of a simple command as they were written, its name first.
+pub(crate) fn words_of(simple: &SimpleCommand) -> impl Iterator<Item = &str> {
+    let behind = simple.suffix.iter().flat_map(|suffix| &suffix.0).filter_map(|item| match item {
+        CommandPrefixOrSuffixItem::Word(word) | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
+            Some(word.value.as_str())
+        }
+        _ => None,
+    });
+    simple.word_or_name.iter().map(|word| word.value.as_str()).chain(behind)
+}

@@ -1,0 +1,168 @@
+//! Patterns: the user's rules, compared with the words of a command, never with its text.
+//!
+//! `cargo test *` is matched word by word after quote removal: `*` alone stands for one word, `**` at the end for any number,
+//! and a `*` inside of a word for any characters but `/`. A rule that allows needs certain words; one that forbids also takes
+//! the uncertain.
+
+use super::kinds;
+use super::word::{Form, Word};
+
+/// A rule for commands, paths or hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Command(Vec<String>),
+    /// A kind of command with its own grammar, by name.
+    Kind(String),
+    Path(String),
+    Host(String),
+}
+
+/// How much a rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// These very words.
+    Exact,
+    /// More than it names.
+    Wide,
+}
+
+impl Pattern {
+    /// Reads a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, or the words of a command.
+    pub(crate) fn read(rule: &str) -> Option<Self> {
+        let rule = rule.trim();
+        let named = |name: &str| rule.strip_prefix(name).map(str::trim).filter(|rest| !rest.is_empty());
+        if let Some(glob) = named("path=") {
+            return Some(Self::Path(glob.trim_start_matches("./").to_owned()));
+        }
+        if let Some(host) = named("host=") {
+            return Some(Self::Host(host.to_ascii_lowercase()));
+        }
+        if let Some(kind) = named("kind=") {
+            return kinds::find(kind).map(|_| Self::Kind(kind.to_owned()));
+        }
+        if rule.starts_with("path=") || rule.starts_with("host=") {
+            return None;
+        }
+        let words = words(rule)?;
+        // A rule for any program is no rule; and `**` stands at the end alone.
+        let (first, last) = (words.first()?, words.len().checked_sub(1)?);
+        let inner = words.iter().take(last).any(|word| word == "**");
+        (!first.contains('*') && !inner).then_some(Self::Command(words))
+    }
+
+    /// Whether it allows a command, and how much more.
+    pub(crate) fn allows(&self, command: &[Word]) -> Option<Reach> {
+        match self {
+            Self::Command(pattern) => {
+                let (last, fixed) = pattern.split_last()?;
+                let open = last == "**";
+                let pattern = if open { fixed } else { pattern.as_slice() };
+                if command.len() < pattern.len() || !open && command.len() > pattern.len() {
+                    return None;
+                }
+                let (front, rest) = command.split_at_checked(pattern.len())?;
+                let same = pattern.iter().zip(front).all(|(pattern, word)| allowed(pattern, word));
+                let certain = rest.iter().all(|word| word.known().is_some() || !word.may_be_option() && !is_odd(word));
+                let exact = !open && pattern.iter().all(|word| !word.contains('*'));
+                (same && certain).then_some(if exact { Reach::Exact } else { Reach::Wide })
+            }
+            Self::Kind(name) => kinds::find(name).filter(|kind| kind.matches(command)).map(|_| Reach::Wide),
+            Self::Path(_) | Self::Host(_) => None,
+        }
+    }
+
+    /// Whether it may mean a command, or one that stands somewhere behind the words of another.
+    pub(crate) fn may_mean(&self, command: &[Word]) -> bool {
+        // git's own options do not hide what it does: `git -C . push`.
+        let split = command.split_first().filter(|(first, _)| first.known().is_some_and(|name| name.ends_with("git")));
+        let bare = split.map(|(first, rest)| {
+            let behind = rest.iter().position(|word| !word.head().starts_with('-') && word.known() != Some("."));
+            std::iter::once(first)
+                .chain(rest.get(behind.unwrap_or_default()..).unwrap_or_default())
+                .cloned()
+                .collect::<Vec<_>>()
+        });
+        self.may_mean_so(command) || bare.is_some_and(|bare| self.may_mean_so(&bare))
+    }
+
+    fn may_mean_so(&self, command: &[Word]) -> bool {
+        let starts = match super::wraps(command) {
+            true => command.len(),
+            false => 1,
+        };
+        (0..starts).filter_map(|at| command.get(at..)).any(|command| match self {
+            Self::Command(pattern) => meant(pattern, command),
+            Self::Kind(name) => kinds::find(name).is_some_and(|kind| kind.begins(command)),
+            Self::Path(_) | Self::Host(_) => false,
+        })
+    }
+}
+
+fn is_odd(word: &Word) -> bool {
+    matches!(word.form, Form::Odd(_) | Form::Fields)
+}
+
+fn allowed(pattern: &str, word: &Word) -> bool {
+    match word.known() {
+        Some(text) => pattern == "*" || glob(pattern, text),
+        None => pattern == "*" && !word.may_be_option() && !is_odd(word) && !matches!(word.form, Form::Glob(_)),
+    }
+}
+
+/// Whether the words can be what a rule forbids: what is not certain can be anything.
+fn meant(pattern: &[String], command: &[Word]) -> bool {
+    match (pattern.split_first(), command.split_first()) {
+        (None, None) => true,
+        (Some((last, [])), _) if last == "**" => true,
+        (None, Some(_)) => false,
+        (Some((first, rest)), Some((word, behind))) => {
+            if is_odd(word) || matches!(word.form, Form::Glob(_)) {
+                return true;
+            }
+            let text =
+                word.known().map(|text| text.strip_prefix("/usr/bin/").or(text.strip_prefix("/bin/")).unwrap_or(text));
+            text.is_none_or(|text| first == "*" || glob(first, text)) && meant(rest, behind)
+        }
+        (Some(_), None) => false,
+    }
+}
+
+/// Whether a text matches: `*` for any characters but `/`, `**` for any.
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+    let Some((before, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(before) else { return false };
+    let (rest, across) = match rest.strip_prefix('*') {
+        // `src/**/x` is also `src/x`.
+        Some(rest) => {
+            (rest.strip_prefix('/').filter(|rest| !rest.is_empty() && glob(rest, text)).unwrap_or(rest), true)
+        }
+        None => (rest, false),
+    };
+    loop {
+        if glob(rest, text) {
+            return true;
+        }
+        match text.chars().next() {
+            Some(c) if across || c != '/' => text = text.get(c.len_utf8()..).unwrap_or_default(),
+            _ => return false,
+        }
+    }
+}
+
+/// The words of a rule: parted by blanks, with quotes for blanks in a word.
+fn words(rule: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in rule.chars() {
+        match (quote, c) {
+            (Some(end), c) if c == end => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    (quote.is_none() && !words.is_empty()).then_some(words)
+}

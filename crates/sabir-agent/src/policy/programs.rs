@@ -1,0 +1,235 @@
+//! Programs that only read, and what is allowed of each.
+
+use super::grammar::Operands::{AtMost, Nothing, Paths, Text, Then};
+use super::grammar::{Row, Seen};
+use super::scripts;
+use super::word::is_name;
+
+/// The row of a program. A name stands in one row only.
+pub(crate) fn row(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.names.contains(&name))
+}
+
+/// Builtins of the shell among the rows: they are found whatever `PATH` holds.
+pub(crate) const BUILTINS: [&str; 8] = ["echo", "true", "false", ":", "printf", "pwd", "type", "wait"];
+
+const ROWS: &[Row] = &[
+    // Nothing but words.
+    Row::new(&["echo"], "-n -e -E", Text).tame(),
+    Row::new(&["true", "false", ":"], "", Text).tame(),
+    Row::new(&["printf"], "", Text).also(plain_format),
+    Row::new(&["pwd"], "-L -P", Nothing),
+    Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
+    Row::new(&["wait"], "", Nothing),
+    Row::new(&["sleep", "seq"], "-w -s= -f=", Text),
+    Row::new(&["expr"], "", Text).tame(),
+    Row::new(&["which"], "-a -s", Text),
+    Row::new(&["basename", "dirname"], "-a -s= -z --suffix= --multiple --zero", Text).tame(),
+    Row::new(
+        &["date"],
+        "-u -R -I=? -d= --date= --utc --universal --iso-8601=? --rfc-3339= --rfc-email",
+        Text,
+    )
+    .also(only_formats),
+    Row::new(&["cal"], "-1 -3 -y -m -j", Text),
+    // The machine.
+    Row::new(&["whoami", "logname", "tty", "groups", "arch", "nproc"], "--all -s", Nothing),
+    Row::new(&["hostname"], "-s -f -i -I -d", Nothing),
+    Row::new(&["uname"], "-a -s -n -r -v -m -p -i -o --all", Nothing),
+    Row::new(&["id"], "-u -g -G -n -r", Text),
+    Row::new(&["uptime"], "-p -s", Nothing),
+    Row::new(&["free"], "-h -m -g -k -b -t -w", Nothing),
+    Row::new(&["df"], "-h -H -k -m -T -i -a -P -l --total", Text),
+    Row::new(&["lscpu", "lsblk"], "", Nothing),
+    Row::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).also(ps_words),
+    Row::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
+    Row::new(&["printenv"], "", Text),
+    Row::new(&["locale"], "-a", Nothing),
+    // Files.
+    Row::new(&["ls"], LS, Paths).tame(),
+    Row::new(&["tree"], "-a -d -L= -I= -P= -f -i -s -h -D -F -C -n --noreport --dirsfirst --gitignore --prune --du -J", Paths),
+    Row::new(&["cat"], "-A -b -e -E -n -s -t -T -u -v --number --show-all --show-ends --show-tabs --squeeze-blank", Paths).tame(),
+    Row::new(&["tac", "rev"], "-b -r -s=", Paths).tame(),
+    Row::new(&["head", "tail"], "-n= -c= -q -v -z -# --lines= --bytes= --quiet --silent --verbose", Paths).also(no_plus_files),
+    Row::new(&["nl"], "-b= -n= -w= -s= -v= -i= -a -h= -f= -d= -l= -p", Paths),
+    Row::new(&["wc"], "-c -l -m -w -L --lines --words --bytes --chars --max-line-length", Paths).tame(),
+    Row::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference", Paths).tame(),
+    Row::new(&["file"], "-b -i -L -h -k -n -N -r -z --brief --mime --mime-type --mime-encoding --dereference", Paths),
+    Row::new(&["du"], "-h -s -a -c -k -m -b -d= -L -x -S --max-depth= --exclude= --apparent-size --total --summarize --human-readable --all", Paths).tame(),
+    Row::new(&["readlink", "realpath"], "-f -e -m -n -q -s -z --relative-to=@ --relative-base=@ --canonicalize", Paths).tame(),
+    Row::new(&["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"], "-b -t -z --tag --binary --text", Paths).tame(),
+    Row::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).tame(),
+    Row::new(&["comm"], "-1 -2 -3 -z --check-order --nocheck-order --total --output-delimiter=", Paths).tame(),
+    Row::new(&["diff"], DIFF, Paths).tame(),
+    Row::new(&["strings"], "-a -n= -t= -e= -f -#", Paths),
+    Row::new(&["hexdump"], "-C -n= -s= -v -b -c -d -o -x", Paths),
+    Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
+    // `xxd in out` writes.
+    Row::new(&["xxd"], "-l= -s= -c= -g= -p -b -u -i -e", AtMost(1)),
+    Row::new(&["jq"], JQ, Then(1)),
+    // Text.
+    Row::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).tame(),
+    Row::new(&["rg"], RG, Then(1)).also(rg_lists),
+    Row::new(&["ag", "ack"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
+    Row::new(&["fd", "fdfind"], FD, Then(1)),
+    Row::new(&["sort"], SORT, Paths),
+    // `uniq in out` writes.
+    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)),
+    Row::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).tame(),
+    Row::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).tame(),
+    Row::new(&["join"], "-1= -2= -a= -e= -i -j= -o= -t= -v= -z --header --check-order --nocheck-order", Paths).tame(),
+    Row::new(&["column"], "-t -s= -o= -c= -x -n -N= --table --separator= --output-separator=", Paths),
+    Row::new(&["fold", "fmt"], "-b -s -w= -c -t -u --width= --spaces", Paths).tame(),
+    Row::new(&["expand", "unexpand"], "-t= -i -a --tabs= --initial", Paths).tame(),
+    Row::new(&["tr"], "-c -C -d -s -t --complement --delete --squeeze-repeats --truncate-set1", Text).tame(),
+    Row::new(&["tsort"], "", Paths),
+    Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths).tame(),
+    Row::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).also(scripts::sed),
+    Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
+    // Versions of interpreters; everything else of them runs code.
+    Row::new(&["python", "python3", "ruby", "php", "perl", "gcc", "g++", "clang", "cc", "c++", "cmake"], "--version", Nothing).also(only_version),
+    Row::new(&["node"], "--version -v", Nothing).also(only_version),
+    Row::new(&["java", "javac"], "-version --version", Nothing).also(only_version),
+];
+
+const LS: &str = "-a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t -T= -u -U -v -w= -x -X -Z -1 -I= \
+    --all --almost-all --color=? --classify=? --directory --full-time --group-directories-first --human-readable --inode --ignore= \
+    --recursive --reverse --size --sort= --time= --time-style= --file-type --format= --no-group --numeric-uid-gid --hide= --width=";
+const DIFF: &str = "-u -U= -c -C= -q -s -y -r -N -a -b -B -w -i -E -Z -t -d -p -x= -I= -W= -e -n -# --unified=? --context=? --brief \
+    --report-identical-files --side-by-side --recursive --new-file --text --ignore-space-change --ignore-blank-lines \
+    --ignore-all-space --ignore-case --ignore-trailing-space --color=? --exclude= --width= --suppress-common-lines --minimal \
+    --strip-trailing-cr --no-dereference --left-column --normal --label=";
+const GREP: &str = "-a -A= -b -B= -c -C= -d= -D= -e= -E -f=@ -F -G -h -H -i -I -l -L -m= -n -o -P -q -r -R -s -T -U -v -w -x -y -z -Z -# \
+    --after-context= --before-context= --context= --binary-files= --byte-offset --color=? --colour=? --count --devices= --directories= \
+    --exclude= --exclude-dir= --exclude-from=@ --extended-regexp --file=@ --files-with-matches --files-without-match --fixed-strings \
+    --basic-regexp --ignore-case --no-ignore-case --include= --initial-tab --invert-match --label= --line-buffered --line-number \
+    --line-regexp --max-count= --no-filename --no-messages --null --null-data --only-matching --perl-regexp --quiet --silent \
+    --recursive --dereference-recursive --regexp= --text --with-filename --word-regexp";
+const RG: &str = "-a -A= -B= -b -c -C= -e= -E= -f=@ -F -g= -H -i -I -j= -l -L -m= -M= -n -N -o -p -P -q -r= -s -S -t= -T= -u -U -v -w -x -0 \
+    --after-context= --before-context= --context= --byte-offset --case-sensitive --color= --column --context-separator= --count \
+    --count-matches --crlf --debug --encoding= --file=@ --files --files-with-matches --files-without-match --fixed-strings --follow \
+    --glob= --glob-case-insensitive --heading --hidden --iglob= --ignore-case --invert-match --json --line-number --line-regexp \
+    --max-columns= --max-count= --max-depth= --max-filesize= --multiline --multiline-dotall --no-config --no-filename --no-heading \
+    --no-ignore --no-ignore-vcs --no-line-number --no-messages --null --only-matching --passthru --pcre2 --pretty --quiet --regexp= \
+    --replace= --smart-case --sort= --sortr= --stats --text --threads= --trim --type= --type-list --type-not= --unrestricted \
+    --version --vimgrep --with-filename --word-regexp --no-require-git --no-unicode --include-zero";
+const FD: &str = "-H -I -u -s -i -g -F -a -l -L -p -0 -d= -t= -e= -E= -S= -c= -j= --hidden --no-ignore --no-ignore-vcs --unrestricted \
+    --case-sensitive --ignore-case --glob --fixed-strings --absolute-path --follow --full-path --print0 --max-depth= --min-depth= \
+    --exact-depth= --type= --extension= --exclude= --size= --changed-within= --changed-before= --color= --max-results= -1 --regex";
+const SORT: &str = "-b -d -f -g -i -M -h -n -R -r -V -c -C -k= -m -s -t= -u -z --ignore-leading-blanks --dictionary-order --ignore-case \
+    --general-numeric-sort --human-numeric-sort --numeric-sort --reverse --version-sort --check=? --key= --merge --stable \
+    --field-separator= --unique --zero-terminated --random-sort --month-sort";
+const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output --null-input --exit-status --slurp --sort-keys \
+    --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream";
+
+/// `printf FORMAT …`, whose format cannot turn out to be `-v NAME`, and whose numbers are evaluated by zsh.
+fn plain_format(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.split_first() {
+        Some((format, rest)) if !format.may_be_option() => {
+            let evaluated = |word: &&&super::word::Word| word.text.contains(['[', '(']) && format.text.contains('%');
+            match rest.iter().find(evaluated).filter(|_| !numbers_free(&format.text)) {
+                Some(word) => Err(format!("printf may evaluate {}", word.raw)),
+                None => Ok(()),
+            }
+        }
+        _ => Err("the format of printf is not certain".to_owned()),
+    }
+}
+
+/// Whether a format prints nothing as a number.
+fn numbers_free(format: &str) -> bool {
+    let kinds = format
+        .split('%')
+        .skip(1)
+        .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #.".contains(c)));
+    kinds.into_iter().all(|kind| kind.is_empty() || kind.starts_with(['s', 'b', 'q', 'c']))
+}
+
+fn plain_names(seen: &Seen<'_>) -> Result<(), String> {
+    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./+".contains(c));
+    match seen.operands.iter().find(|word| !word.known().is_some_and(plain)) {
+        Some(word) => Err(format!("{} is no plain name", word.raw)),
+        None => Ok(()),
+    }
+}
+
+/// `date 010100002030` sets the clock; `date +%Y` does not.
+fn only_formats(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| !word.head().starts_with('+')) {
+        Some(word) => Err(format!("date may set the clock to {}", word.raw)),
+        None => Ok(()),
+    }
+}
+
+fn ps_words(seen: &Seen<'_>) -> Result<(), String> {
+    // `e` shows the environment of processes.
+    let plain = |text: &str| text.chars().all(|c| "auxwfljT".contains(c) || c.is_ascii_digit());
+    match seen.operands.iter().find(|word| !word.known().is_some_and(plain)) {
+        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        None => Ok(()),
+    }
+}
+
+/// `tail +5` is a number to some, and a file to others; `head -n` has no such form.
+fn no_plus_files(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| word.head().starts_with('+')) {
+        Some(word) => Err(format!("{} is a number to some programs", word.raw)),
+        None => Ok(()),
+    }
+}
+
+/// `rg --files PATH` takes no pattern; that the first operand is then judged as text must not let a path out.
+fn rg_lists(seen: &Seen<'_>) -> Result<(), String> {
+    let outside =
+        |word: &&&super::word::Word| word.head().starts_with('/') || word.text.split('/').any(|part| part == "..");
+    match seen.operands.first().filter(|word| seen.has(&["--files"]) && outside(&word)) {
+        Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
+        None => Ok(()),
+    }
+}
+
+fn only_version(seen: &Seen<'_>) -> Result<(), String> {
+    if seen.options.len() == 1 { Ok(()) } else { Err("it runs code".to_owned()) }
+}
+
+/// Names that a line may give to a variable: what programs or the shell look at is in capitals, but for a few.
+pub(crate) fn may_name(name: &str) -> bool {
+    const LOOKED_AT: [&str; 4] = ["histchars", "auto_resume", "http_proxy", "https_proxy"];
+    is_name(name) && !name.contains(|c: char| c.is_ascii_uppercase()) && !LOOKED_AT.contains(&name)
+}
+
+/// Whether a variable that programs look at may be set to this for a command.
+pub(crate) fn may_set(name: &str, value: &str) -> bool {
+    const PLAIN: [&str; 22] = [
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "CI",
+        "COLUMNS",
+        "LINES",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "CARGO_TERM_COLOR",
+        "CARGO_INCREMENTAL",
+        "NODE_ENV",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "CGO_ENABLED",
+        "GOOS",
+        "GOARCH",
+        "GIT_OPTIONAL_LOCKS",
+        "GIT_TERMINAL_PROMPT",
+    ];
+    match name {
+        "PAGER" | "GIT_PAGER" => value == "cat",
+        _ => {
+            (PLAIN.contains(&name) || name.starts_with("LC_"))
+                && value.chars().all(|c| c.is_ascii_alphanumeric() || "_.=,:+-".contains(c))
+                && !value.starts_with(':')
+        }
+    }
+}

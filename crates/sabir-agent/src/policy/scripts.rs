@@ -1,0 +1,257 @@
+//! Scripts of sed and awk: what of them can only print.
+
+use super::grammar::{Seen, Value};
+
+/// Every script of a sed command is known, and only prints.
+pub(crate) fn sed(seen: &Seen<'_>) -> Result<(), String> {
+    let given: Vec<Option<&str>> = seen.values("-e=").chain(seen.values("--expression=")).map(Value::known).collect();
+    let scripts =
+        if given.is_empty() { seen.operands.first().map(|word| word.known()).into_iter().collect() } else { given };
+    if scripts.is_empty() {
+        return Err("there is no script".to_owned());
+    }
+    for script in scripts {
+        let script = script.ok_or("a script of sed is not certain")?;
+        Sed(script).script().ok_or_else(|| format!("the sed script {script} may do more than print"))?;
+    }
+    Ok(())
+}
+
+/// The rest of a script.
+struct Sed<'a>(&'a str);
+
+impl Sed<'_> {
+    fn script(mut self) -> Option<()> {
+        let mut open = 0_usize;
+        loop {
+            self.skip(|c| c == ';' || c.is_ascii_whitespace());
+            if self.0.is_empty() {
+                return (open == 0).then_some(());
+            }
+            self.addresses()?;
+            match self.next()? {
+                '{' => {
+                    open += 1;
+                    continue;
+                }
+                '}' => open = open.checked_sub(1)?,
+                'p' | 'd' | '=' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | 'D' | 'P' | 'z' => {}
+                'q' | 'Q' | 'l' => self.skip(|c| c.is_ascii_digit()),
+                's' => self.substitution()?,
+                'y' => {
+                    let end = self.delimiter()?;
+                    self.part(end)?;
+                    self.part(end)?;
+                }
+                'b' | 't' | 'T' | ':' => self.skip(|c| c.is_ascii_alphanumeric() || c == '_' || c == ' '),
+                _ => return None,
+            }
+            self.skip(|c| c == ' ');
+            if !(self.0.is_empty() || self.0.starts_with([';', '\n', '}'])) {
+                return None;
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.0.chars().next()?;
+        self.0 = self.0.get(c.len_utf8()..)?;
+        Some(c)
+    }
+
+    fn skip(&mut self, skipped: impl Fn(char) -> bool) {
+        self.0 = self.0.trim_start_matches(skipped);
+    }
+
+    fn addresses(&mut self) -> Option<()> {
+        if self.address()? {
+            self.skip(|c| c == ' ');
+            if let Some(rest) = self.0.strip_prefix(',') {
+                self.0 = rest.trim_start_matches(' ');
+                self.0 = self.0.strip_prefix(['+', '~']).unwrap_or(self.0);
+                self.address()?.then_some(())?;
+            }
+        }
+        self.skip(|c| c == ' ' || c == '!');
+        Some(())
+    }
+
+    /// One address, if there is one.
+    fn address(&mut self) -> Option<bool> {
+        match self.0.chars().next() {
+            Some('0'..='9') => {
+                self.skip(|c| c.is_ascii_digit());
+                if let Some(rest) = self.0.strip_prefix('~') {
+                    self.0 = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                }
+            }
+            Some('$') => _ = self.next(),
+            Some('/') => {
+                self.next();
+                self.part('/')?;
+                self.skip(|c| matches!(c, 'I' | 'M'));
+            }
+            _ => return Some(false),
+        }
+        Some(true)
+    }
+
+    fn substitution(&mut self) -> Option<()> {
+        let end = self.delimiter()?;
+        self.part(end)?;
+        self.part(end)?;
+        // `e` runs what comes out, `w` writes it; `m` and `M` are harmless but rare.
+        self.skip(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
+        Some(())
+    }
+
+    fn delimiter(&mut self) -> Option<char> {
+        self.next().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
+    }
+
+    /// Up to the next delimiter. One inside of brackets ends it for some and not for others.
+    fn part(&mut self, end: char) -> Option<()> {
+        let mut bracket = false;
+        loop {
+            match self.next()? {
+                '\\' => _ = self.next().filter(|c| *c != '\n')?,
+                '\n' => return None,
+                c if c == end => return (!bracket).then_some(()),
+                '[' => bracket = true,
+                ']' => bracket = false,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The script of an awk command is known, and only prints.
+pub(crate) fn awk(seen: &Seen<'_>) -> Result<(), String> {
+    let script = seen.operands.first().and_then(|word| word.known()).ok_or("the script of awk is not certain")?;
+    let assigned = seen.values("-v=").chain(seen.values("--assign="));
+    for value in assigned {
+        value.known().ok_or("a value given to awk is not certain")?;
+    }
+    Awk { rest: script, before: Before::Start, round: 0, braces: 0 }
+        .script()
+        .ok_or_else(|| format!("the awk script {script} may do more than print"))
+}
+
+/// What stood before: it decides whether `/` divides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Start,
+    Value,
+    Word,
+}
+
+struct Awk<'a> {
+    rest: &'a str,
+    before: Before,
+    round: usize,
+    braces: usize,
+}
+
+impl Awk<'_> {
+    fn next(&mut self) -> Option<char> {
+        let c = self.rest.chars().next()?;
+        self.rest = self.rest.get(c.len_utf8()..)?;
+        Some(c)
+    }
+
+    fn script(mut self) -> Option<()> {
+        while let Some(c) = self.next() {
+            self.before = match c {
+                ' ' | '\t' => self.before,
+                '"' => {
+                    self.quoted('"')?;
+                    Before::Value
+                }
+                '/' if self.before == Before::Value => Before::Start,
+                '/' if self.before == Before::Start => {
+                    self.quoted('/')?;
+                    Before::Value
+                }
+                // Behind `print` a pattern, behind a name a division: which it is, only awk knows.
+                '/' => return None,
+                '|' if self.rest.starts_with('|') => {
+                    self.next();
+                    Before::Start
+                }
+                // Output to a file, unless it compares.
+                '>' if self.rest.starts_with('=') || self.round > 0 || self.braces == 0 => {
+                    if self.rest.starts_with('>') {
+                        return None;
+                    }
+                    Before::Start
+                }
+                // Input of a file, unless it compares, which looks the same without `getline`.
+                '<' => Before::Start,
+                '|' | '>' | '@' | '\\' | '`' | '#' => return None,
+                '(' => {
+                    self.round += 1;
+                    Before::Start
+                }
+                ')' => {
+                    self.round = self.round.checked_sub(1)?;
+                    Before::Value
+                }
+                '{' => {
+                    self.braces += 1;
+                    Before::Start
+                }
+                '}' => {
+                    self.braces = self.braces.checked_sub(1)?;
+                    Before::Start
+                }
+                ']' | '0'..='9' => Before::Value,
+                'a'..='z' | 'A'..='Z' | '_' => self.word(c)?,
+                _ if c.is_ascii_punctuation() || c == '\n' => Before::Start,
+                _ => return None,
+            };
+        }
+        (self.round == 0 && self.braces == 0).then_some(())
+    }
+
+    /// Up to the closing mark.
+    fn quoted(&mut self, end: char) -> Option<()> {
+        let mut bracket = false;
+        loop {
+            match self.next()? {
+                '\\' => _ = self.next().filter(|c| *c != '\n')?,
+                '\n' => return None,
+                c if c == end => return (!bracket).then_some(()),
+                '[' if end == '/' => bracket = true,
+                ']' => bracket = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// A name: words of the language that can only compute, or a variable, which is not called.
+    fn word(&mut self, first: char) -> Option<Before> {
+        const CALLED: [&str; 22] = [
+            "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper", "tolower", "sprintf",
+            "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand", "strftime", "systime", "asort",
+        ];
+        const STATEMENTS: [&str; 16] = [
+            "BEGIN", "END", "print", "printf", "if", "else", "while", "for", "in", "do", "break", "continue", "next",
+            "exit", "delete", "return",
+        ];
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
+        let (rest, behind) = self.rest.split_at_checked(end)?;
+        self.rest = behind;
+        let name = format!("{first}{rest}");
+        // `for (;; print > "f")` prints inside of brackets, where `>` seems to compare.
+        if name.starts_with("print") && self.round > 0 {
+            return None;
+        }
+        if STATEMENTS.contains(&name.as_str()) {
+            return Some(Before::Word);
+        }
+        let called = behind.starts_with('(') && !CALLED.contains(&name.as_str());
+        let forbidden =
+            matches!(name.as_str(), "getline" | "system" | "function" | "func" | "PROCINFO" | "close" | "fflush");
+        (!called && !forbidden).then_some(Before::Value)
+    }
+}

@@ -1,0 +1,63 @@
+//! What the policy has to know of the place where a command would run.
+
+use std::path::Path;
+
+use sabir_agent::policy::{Facts, Repository, Shell, repositories};
+use sabir_workspace::{GitConfig, Workspace};
+
+/// Gathers the facts for a command line: the search path of the environment it gets, and the configuration of the repositories
+/// that git would read, if it is a line that needs them. Blocks for some milliseconds for each of those.
+#[must_use]
+pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: &str) -> Facts {
+    let root = workspace.root();
+    let path = environment.iter().rev().find(|(name, _)| name == "PATH");
+    let clean_path = path.is_some_and(|(_, path)| is_clean(path, root));
+    let name = root.to_str().map(|root| root.trim_end_matches('/').to_owned()).unwrap_or_default();
+    let mut facts = Facts { shell: Shell::Bash, clean_path, root: name, repositories: Vec::new() };
+    if clean_path {
+        let known = repositories(command, &facts).into_iter().map(|folder| {
+            let found = GitConfig::of(&root.join(&folder), environment);
+            (folder, repository(found))
+        });
+        facts.repositories = known.collect();
+    }
+    facts
+}
+
+fn repository(found: GitConfig) -> Repository {
+    match found {
+        GitConfig::Unknown => Repository::Unknown,
+        GitConfig::NoRepository => Repository::None,
+        GitConfig::Repository(keys) if keys.is_empty() => Repository::Clean,
+        GitConfig::Repository(keys) => Repository::Executes(keys),
+    }
+}
+
+/// Whether every folder of a search path is absolute and outside of the workspace.
+fn is_clean(path: &str, root: &Path) -> bool {
+    let outside = |folder: &str| {
+        let folder = Path::new(folder);
+        // What a link leads to is what counts; a folder that is not there holds no programs.
+        let real = folder.canonicalize();
+        folder.is_absolute() && !folder.starts_with(root) && !real.is_ok_and(|real| real.starts_with(root))
+    };
+    path.split(':').all(outside)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::is_clean;
+
+    #[test]
+    fn search_paths() {
+        let check = |path: &str, expected| assert_eq!(is_clean(path, Path::new("/w/proj")), expected, "{path}");
+        check("/usr/bin:/bin", true);
+        check(".:/bin", false);
+        check("/bin:", false);
+        check("", false);
+        check("/bin:/w/proj/node_modules/.bin", false);
+        check("/w/project/bin:/bin", true);
+    }
+}

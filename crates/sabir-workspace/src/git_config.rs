@@ -1,0 +1,244 @@
+//! Git's configuration: which programs a repository would make git run, even when it is only looked at.
+//!
+//! `git status` runs what `core.fsmonitor` names, `git diff` what attributes and `diff.*.textconv` do, and filters cannot be switched
+//! off by any option. So the configuration is listed first, which runs nothing, and what comes from the repository itself is looked
+//! through. What the user's own configuration names is the user's affair.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// What git would find in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GitConfig {
+    /// It could not be found out: no git, too much of it, or too slow.
+    Unknown,
+    /// The folder belongs to no repository.
+    NoRepository,
+    /// A repository, and the keys of its own configuration that name programs, in lower case; hooks that looking runs as
+    /// `hooks/NAME`. Sorted.
+    Repository(Vec<String>),
+}
+
+/// How long git may take for one answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How much it may answer.
+const MAX_BYTES: u64 = 16 << 20;
+/// How many repositories may lie in one another.
+const MAX_REPOSITORIES: usize = 64;
+
+impl GitConfig {
+    /// Finds out what git would find in a folder, with the environment that commands get. Runs git a few times, and nothing else.
+    pub fn of(folder: &Path, environment: &[(String, String)]) -> Self {
+        let git = Git { folder, environment };
+        match git.repository() {
+            Ok(found) => found,
+            Err(Lost) => Self::Unknown,
+        }
+    }
+}
+
+/// It cannot be found out.
+struct Lost;
+
+struct Git<'a> {
+    folder: &'a Path,
+    environment: &'a [(String, String)],
+}
+
+impl Git<'_> {
+    fn repository(&self) -> Result<GitConfig, Lost> {
+        let Some(folders) =
+            self.ask(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"])?
+        else {
+            return self.bare();
+        };
+        let folders = String::from_utf8(folders).map_err(|_| Lost)?;
+        let mut lines = folders.lines();
+        let (common, top) =
+            (lines.next().map(PathBuf::from).ok_or(Lost)?, lines.next().map(PathBuf::from).ok_or(Lost)?);
+        let listed = self.ask(&["config", "--list", "-z", "--show-scope", "--includes"])?.ok_or(Lost)?;
+        let mut keys = own_keys(&listed)?;
+        keys.extend(hooks(&common));
+        for folder in self.nested(&common, &top)? {
+            let config = folder.join("config");
+            let config = config.to_str().ok_or(Lost)?;
+            let listed = self.ask(&["config", "--file", config, "--list", "-z", "--includes"])?.ok_or(Lost)?;
+            let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+            // Where its files lie is what a repository in another says in any case.
+            keys.extend(entries.filter_map(program_key).filter(|key| key != "core.worktree"));
+            keys.extend(hooks(&folder));
+        }
+        keys.sort();
+        keys.dedup();
+        Ok(GitConfig::Repository(keys))
+    }
+
+    /// No work tree: a folder without a repository, or one inside of a repository's own files, which is not judged.
+    fn bare(&self) -> Result<GitConfig, Lost> {
+        match self.ask(&["rev-parse", "--git-dir"])? {
+            Some(_) => Err(Lost),
+            None => Ok(GitConfig::NoRepository),
+        }
+    }
+
+    /// The folders of repositories inside of this one, whose configuration git also follows.
+    fn nested(&self, common: &Path, top: &Path) -> Result<Vec<PathBuf>, Lost> {
+        let mut found = Vec::new();
+        let mut open = vec![common.join("modules")];
+        while let Some(folder) = open.pop() {
+            if found.len() + open.len() > MAX_REPOSITORIES {
+                return Err(Lost);
+            }
+            if folder.join("HEAD").is_file() && folder.join("config").is_file() {
+                open.push(folder.join("modules"));
+                found.push(folder);
+                continue;
+            }
+            match std::fs::read_dir(&folder) {
+                Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir())),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => return Err(Lost),
+            }
+        }
+        let top = top.to_str().ok_or(Lost)?;
+        let staged = self.ask(&["-C", top, "-c", "core.fsmonitor=false", "ls-files", "--stage", "-z"])?.ok_or(Lost)?;
+        let links = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+        for link in links {
+            let path = link
+                .splitn(2, |byte| *byte == b'\t')
+                .nth(1)
+                .and_then(|path| std::str::from_utf8(path).ok())
+                .ok_or(Lost)?;
+            let folder = Path::new(top).join(path).join(".git");
+            if folder.is_dir() {
+                found.push(folder);
+            }
+        }
+        if found.len() > MAX_REPOSITORIES { Err(Lost) } else { Ok(found) }
+    }
+
+    /// What git prints, or nothing if it fails.
+    fn ask(&self, arguments: &[&str]) -> Result<Option<Vec<u8>>, Lost> {
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(self.folder).env_clear();
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|_| Lost)?;
+        let stdout = child.stdout.take().ok_or(Lost)?;
+        let (sender, answer) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = stdout.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+            _ = sender.send(read.map(|_| bytes));
+        });
+        let answer = answer.recv_timeout(PATIENCE);
+        let whole = matches!(&answer, Ok(Ok(bytes)) if bytes.len() as u64 <= MAX_BYTES);
+        if !whole {
+            _ = child.kill();
+        }
+        let status = child.wait().map_err(|_| Lost)?;
+        match answer {
+            Ok(Ok(bytes)) if whole => Ok(status.success().then_some(bytes)),
+            _ => Err(Lost),
+        }
+    }
+}
+
+/// The keys of the repository's own configuration that name programs, from entries of scope, key and value.
+fn own_keys(listed: &[u8]) -> Result<Vec<String>, Lost> {
+    let mut fields = listed.split(|byte| *byte == 0);
+    let mut keys = Vec::new();
+    while let Some(scope) = fields.next().filter(|scope| !scope.is_empty()) {
+        let entry = fields.next().ok_or(Lost)?;
+        if !matches!(scope, b"system" | b"global") {
+            keys.extend(program_key(entry));
+        }
+    }
+    Ok(keys)
+}
+
+/// The key of an entry (key, line feed, value) if it can make git run a program.
+fn program_key(entry: &[u8]) -> Option<String> {
+    let entry = String::from_utf8_lossy(entry);
+    let (key, value) = entry.split_once('\n').unwrap_or((&entry, "true"));
+    let key = key.to_lowercase();
+    let (section, rest) = key.split_once('.')?;
+    let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
+    let off = matches!(value.trim().to_lowercase().as_str(), "" | "false" | "no" | "off" | "0");
+    let runs = match (section, name) {
+        ("core", "fsmonitor") | ("log", "showsignature") => !off,
+        (
+            "core",
+            "hookspath"
+            | "pager"
+            | "editor"
+            | "sshcommand"
+            | "askpass"
+            | "gitproxy"
+            | "alternaterefscommand"
+            | "worktree",
+        ) => true,
+        ("diff", "external" | "command" | "textconv") => true,
+        ("filter", "clean" | "smudge" | "process") => true,
+        ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
+        ("gpg", "program" | "defaultkeycommand") => true,
+        ("credential", "helper") => true,
+        ("alias" | "include" | "includeif" | "pager" | "protocol" | "browser" | "man" | "sendemail" | "hook", _) => {
+            true
+        }
+        ("sequence", "editor") | ("interactive", "difffilter") | ("help" | "web", "browser") => true,
+        ("remote", "uploadpack" | "receivepack" | "vcs" | "promisor") | ("extensions", "partialclone") => true,
+        ("uploadpack", "packobjectshook") | ("init", "templatedir") | ("trailer", "command" | "cmd") => true,
+        ("submodule", "update") => value.trim_start().starts_with('!'),
+        _ => false,
+    };
+    runs.then_some(key)
+}
+
+/// Hooks that looking at a repository runs: it may freshen the index.
+fn hooks(folder: &Path) -> Option<String> {
+    folder.join("hooks/post-index-change").exists().then(|| "hooks/post-index-change".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{own_keys, program_key};
+
+    #[track_caller]
+    fn check(entry: &str, expected: bool) {
+        assert_eq!(program_key(entry.as_bytes()).is_some(), expected, "{entry}");
+    }
+
+    #[test]
+    fn keys_that_run_programs() {
+        check("core.fsmonitor\n./evil.sh", true);
+        check("core.fsmonitor\nfalse", false);
+        check("core.fsmonitor", true);
+        check("diff.evil.textconv\n./x", true);
+        check("diff.a.b.command\n./x", true);
+        check("diff.external\n./x", true);
+        check("diff.renames\ntrue", false);
+        check("filter.evil.clean\n./f.sh", true);
+        check("include.path\nx", true);
+        check("includeif.gitdir:/x.path\nx", true);
+        check("alias.st\nstatus", true);
+        check("core.bare\nfalse", false);
+        check("user.name\nx\ny", false);
+        check("remote.origin.url\nhttps://h/x", false);
+        check("remote.origin.promisor\ntrue", true);
+        check("submodule.a.update\n!touch x", true);
+        check("submodule.a.active\ntrue", false);
+    }
+
+    #[test]
+    fn only_the_repository_is_asked() {
+        let listed = b"global\0core.pager\nless\0local\0core.fsmonitor\nx\0worktree\0alias.x\ny\0";
+        let keys = own_keys(listed).unwrap_or_default();
+        assert_eq!(keys, ["core.fsmonitor", "alias.x"]);
+    }
+}

@@ -1,0 +1,249 @@
+//! `policy`: what the rules say of a command line, and what they would have said of a task.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use sabir_agent::policy::{Facts, Judgement, RuleKind, Rules, Shell};
+use sabir_agent::{Access, Judge, Record, Verdict};
+use sabir_call::{Call, Part};
+use sabir_workspace::Workspace;
+use serde_json::{Value, json};
+
+use crate::cli::{ExplainedArguments, RuleOptions, SimulateArguments, Whole};
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
+use crate::{print, task};
+
+/// `sabir policy explain`. The verdict is in what is printed; the exit code only says that there is one.
+pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
+    let rules = rules(&arguments.rules)?;
+    let workspace = Workspace::open(Path::new(".")).map_err(|error| Failure::usage(error.to_string()))?;
+    let command = line(&arguments.command);
+    let gathered = sabir_tools::gather(&workspace, &config::command_environment(), &command);
+    let facts = Facts { shell: shell(arguments.shell.as_deref())?, ..gathered };
+    let judgement = rules.decide(&Access::Command { command, facts });
+    match arguments.output {
+        Whole::Json => print::json(&judgement_json(&judgement)),
+        Whole::Text => print::out(&print::visible(&in_words(&judgement))),
+    }
+    Ok(Exit::Completed)
+}
+
+/// `sabir policy simulate`: the calls of a task, judged again in its folder as it is now.
+pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
+    let rules = rules(&arguments.rules)?;
+    let records = records(&arguments.task)?;
+    let start = records.iter().find_map(|record| match record {
+        Record::Started(start) => Some(start),
+        _ => None,
+    });
+    let start = start.ok_or_else(|| Failure::usage(format!("`{}` has no beginning", arguments.task)))?;
+    let workspace = Workspace::open(Path::new(&start.workspace)).map_err(|error| Failure::usage(error.to_string()))?;
+    let tools = sabir_tools::builtin(sabir_tools::Settings {
+        workspace: Arc::new(workspace),
+        helper: std::env::current_exe()
+            .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?,
+        environment: config::command_environment(),
+    });
+    let mut rows = Vec::new();
+    for call in calls(&records) {
+        let Some(tool) = tools.iter().find(|tool| tool.spec().name == call.name) else { continue };
+        let judgement = rules.decide(&tool.access(&call.arguments));
+        rows.push(Row { call, was: was(&records, call), judgement });
+    }
+    match arguments.output {
+        Whole::Json => print::json(&simulated_json(&rows)),
+        Whole::Text => print::out(&print::visible(&simulated_text(&rows))),
+    }
+    Ok(Exit::Completed)
+}
+
+/// A call, what became of it, and what the rules say of it.
+struct Row<'a> {
+    call: &'a Call,
+    was: &'static str,
+    judgement: Judgement,
+}
+
+/// The rules of the configuration, and those of the command line.
+fn rules(options: &RuleOptions) -> Result<Rules, Failure> {
+    let config = Config::load(options.config.as_deref())?;
+    let mut rules = config.rules(options.approve.iter())?;
+    for (kind, patterns) in
+        [(RuleKind::Allow, &options.allow), (RuleKind::Ask, &options.ask), (RuleKind::Deny, &options.deny)]
+    {
+        for pattern in patterns {
+            rules.add(kind, pattern).map_err(|error| Failure::usage(error.to_string()))?;
+        }
+    }
+    Ok(rules)
+}
+
+/// The shell of the option, of `SABIR_SHELL`, or bash: by name or path.
+fn shell(named: Option<&str>) -> Result<Shell, Failure> {
+    let set = std::env::var("SABIR_SHELL").ok().filter(|name| !name.is_empty());
+    let name = named.map(str::to_owned).or(set).unwrap_or_else(|| "bash".to_owned());
+    match name.rsplit('/').next() {
+        Some("bash" | "sh" | "dash") => Ok(Shell::Bash),
+        Some("zsh") => Ok(Shell::Zsh),
+        _ => Err(Failure::usage(format!("the shell `{name}` is not known: bash or zsh"))),
+    }
+}
+
+/// One word is the line itself; several are its words.
+fn line(words: &[String]) -> String {
+    let plain =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c));
+    match words {
+        [line] => line.clone(),
+        _ => {
+            let quoted = words
+                .iter()
+                .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) });
+            quoted.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    }
+}
+
+fn judgement_json(judgement: &Judgement) -> Value {
+    let segments = judgement
+        .segments
+        .iter()
+        .map(|segment| json!({"command": segment.command, "verdict": word(segment.verdict), "reason": segment.reason}));
+    let segments: Vec<_> = segments.collect();
+    json!({
+        "verdict": word(judgement.verdict), "reason": judgement.reason, "segments": segments, "proposals": judgement.proposals,
+    })
+}
+
+fn in_words(judgement: &Judgement) -> String {
+    let mut text = format!("{}: {}\n", word(judgement.verdict), judgement.reason);
+    for segment in &judgement.segments {
+        text.push_str(&format!("  {:<5}  {}\n", word(segment.verdict), print::quoted(&segment.command)));
+        text.push_str(&format!("         {}\n", segment.reason));
+    }
+    for proposal in &judgement.proposals {
+        text.push_str(&format!("  to allow this kind from now on: --approve '{proposal}'\n"));
+    }
+    text
+}
+
+/// The records of a task, by its name or the file of its journal.
+fn records(task: &str) -> Result<Vec<Record>, Failure> {
+    let path = Path::new(task);
+    let (folder, id) = match (path.parent(), path.file_stem().and_then(|stem| stem.to_str())) {
+        (Some(folder), Some(stem)) if path.is_file() => {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            (folder.to_owned(), sabir_agent::TaskId::new(stem))
+        }
+        _ => {
+            let folder = config::tasks_folder()?;
+            let id = task::find(&folder, task)?;
+            (folder, id)
+        }
+    };
+    let (entries, recovery) = sabir_journal::read(&folder, &id).map_err(|error| Failure::usage(error.to_string()))?;
+    if !recovery.is_clean() {
+        print::err(&format!("sabir: {recovery}\n"));
+    }
+    Ok(entries.into_iter().map(|entry| entry.record).collect())
+}
+
+/// The calls that passed the gates.
+fn calls(records: &[Record]) -> impl Iterator<Item = &Call> {
+    records
+        .iter()
+        .filter_map(|record| if let Record::Answered(answered) = record { Some(answered) } else { None })
+        .flat_map(|answered| {
+            let passed = |call: &&Call| answered.checks.iter().any(|check| check.call == call.id && check.passed);
+            answered
+                .parts
+                .iter()
+                .filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None })
+                .filter(passed)
+        })
+}
+
+/// What became of a call then.
+fn was(records: &[Record], call: &Call) -> &'static str {
+    let judged = records.iter().find_map(|record| match record {
+        Record::Judged { call: id, verdict, by, .. } if *id == call.id => Some((*verdict, *by)),
+        _ => None,
+    });
+    match judged {
+        Some((Verdict::Allow, Judge::User)) => "asked, allowed",
+        Some((_, Judge::User)) => "asked, denied",
+        Some((Verdict::Deny, _)) => "denied",
+        _ if records.iter().any(|record| matches!(record, Record::Running { call: id } if *id == call.id)) => "unasked",
+        _ => "not run",
+    }
+}
+
+/// How many calls there are of each verdict.
+fn counts(rows: &[Row<'_>]) -> [(&'static str, usize); 3] {
+    [Verdict::Allow, Verdict::Ask, Verdict::Deny]
+        .map(|verdict| (word(verdict), rows.iter().filter(|row| row.judgement.verdict == verdict).count()))
+}
+
+/// The rules that would have answered questions, each with how many it would have had a part in.
+fn proposals<'a>(rows: &'a [Row<'_>]) -> BTreeMap<&'a str, usize> {
+    let mut counted = BTreeMap::new();
+    for proposal in rows.iter().flat_map(|row| &row.judgement.proposals) {
+        *counted.entry(proposal.as_str()).or_default() += 1;
+    }
+    counted
+}
+
+fn simulated_json(rows: &[Row<'_>]) -> Value {
+    let calls = rows.iter().map(|row| {
+        json!({
+            "call": row.call.id, "tool": row.call.name, "arguments": row.call.arguments, "was": row.was,
+            "judgement": judgement_json(&row.judgement),
+        })
+    });
+    let counts: serde_json::Map<_, _> =
+        counts(rows).into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect();
+    json!({"calls": calls.collect::<Vec<_>>(), "counts": counts, "proposals": proposals(rows)})
+}
+
+fn simulated_text(rows: &[Row<'_>]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let shown = ["command", "path", "url"].iter().find_map(|name| row.call.arguments.get(*name)?.as_str());
+        let (verdict, subject) = (word(row.judgement.verdict), print::quoted(shown.unwrap_or_default()));
+        text.push_str(&format!("{verdict:<5}  was {:<14}  {} {subject}\n", row.was, row.call.name));
+        if row.judgement.verdict != Verdict::Allow {
+            text.push_str(&format!("       {}\n", row.judgement.reason));
+        }
+    }
+    let counted: Vec<_> = counts(rows).iter().map(|(name, count)| format!("{name} {count}")).collect();
+    text.push_str(&format!("{}: {}\n", print::counted(rows.len(), "call"), counted.join(", ")));
+    for (proposal, count) in proposals(rows) {
+        text.push_str(&format!("--approve '{proposal}' would have answered {}\n", print::counted(count, "question")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn several_words_are_quoted() {
+        let check = |words: &[&str], expected: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(line(&words), expected);
+        };
+        check(&["ls | wc"], "ls | wc");
+        check(&["echo", "a b", "it's", ""], "echo 'a b' 'it'\\''s' ''");
+    }
+}

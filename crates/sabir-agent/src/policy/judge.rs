@@ -194,6 +194,9 @@ impl Judge<'_> {
     }
 
     fn pipeline(&mut self, pipeline: &Pipeline, scope: &mut Scope) {
+        if pipeline.seq.is_empty() {
+            return self.push("!", Finding::ask("there is no command"));
+        }
         if let [command] = pipeline.seq.as_slice() {
             return self.command(command, scope, Feed::Unknown);
         }

@@ -90,7 +90,9 @@ impl Pattern {
             true => command.len(),
             false => 1,
         };
-        (0..starts).filter_map(|at| command.get(at..)).any(|command| match self {
+        // Behind other words only a program that is certain counts: an operand can be anything.
+        let named = |at: &usize| *at == 0 || command.get(*at).is_some_and(|word| word.known().is_some());
+        (0..starts).filter(named).filter_map(|at| command.get(at..)).any(|command| match self {
             Self::Command(pattern) => meant(pattern, command),
             Self::Kind(name) => kinds::find(name).is_some_and(|kind| kind.begins(command)),
             Self::Path(_) | Self::Host(_) => false,

@@ -1,5 +1,8 @@
 //! The policy for commands: tables, laws, working days, and a comparison with bash.
 
+mod days;
+mod differential;
+mod laws;
 mod table;
 
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};

@@ -109,6 +109,11 @@ pub struct Segment {
     pub reason: String,
 }
 
+/// What a proposal would allow, in words: `kind=NAME` of [`Judgement::proposals`].
+pub fn proposed(rule: &str) -> Option<String> {
+    kinds::find(rule.strip_prefix("kind=")?).map(kinds::Kind::words)
+}
+
 /// Judges an access by rules.
 pub fn decide(rules: &Rules, access: &Access) -> Judgement {
     rules.decide(access)

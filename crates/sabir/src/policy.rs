@@ -133,6 +133,7 @@ fn in_words(judgement: &Judgement) -> String {
     }
     for proposal in &judgement.proposals {
         text.push_str(&format!("  to allow this kind from now on: --approve '{proposal}'\n"));
+        text.push_str(&format!("         {}\n", sabir_agent::policy::proposed(proposal).unwrap_or_default()));
     }
     text
 }

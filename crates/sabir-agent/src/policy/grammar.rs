@@ -129,6 +129,8 @@ impl Row {
                 return Err(format!("{} holds {odd}", word.raw));
             }
             match word.known() {
+                // xxd takes it for a file, and a second file is written.
+                Some("--") if matches!(self.operands, Operands::AtMost(_)) => return Err(not_judged("--")),
                 Some("--") => {
                     for word in words.by_ref() {
                         match word.form {

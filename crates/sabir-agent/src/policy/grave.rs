@@ -53,7 +53,9 @@ fn of_command(words: &[Word]) -> Option<String> {
 
 /// More than one named file.
 fn broad(word: &Word) -> bool {
-    word.known().is_none() || outside(word) || matches!(word.text.trim_end_matches('/'), "" | "." | "..")
+    word.known().is_none_or(|text| text.contains("{}"))
+        || outside(word)
+        || matches!(word.text.trim_end_matches('/'), "" | "." | "..")
 }
 
 fn outside(word: &Word) -> bool {

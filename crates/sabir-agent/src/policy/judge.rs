@@ -306,7 +306,7 @@ impl Judge<'_> {
 
     fn for_clause(&mut self, clause: &ForClauseCommand, scope: &mut Scope) {
         let name = clause.variable_name.as_str();
-        let mut known = Some(Trait { plain: true, inside: true });
+        let mut known = Some(Trait { plain: true, inside: true, name: true });
         if !may_name(name) || self.facts.shell == Shell::Zsh && clause.values.is_none() {
             self.push(&format!("for {name}"), Finding::ask(format!("{name} may be a variable that programs look at")));
         }
@@ -315,8 +315,11 @@ impl Judge<'_> {
             let word = self.scan(&value.value, scope).word;
             let inside = super::place::readable(&word, &Folder::root(), "").is_ok() && !word.text.contains("..");
             known = match word.form {
-                Form::Literal | Form::Glob(_) | Form::Field(_) => known
-                    .map(|known| Trait { plain: known.plain && !word.may_be_option(), inside: known.inside && inside }),
+                Form::Literal | Form::Glob(_) | Form::Field(_) => known.map(|known| Trait {
+                    plain: known.plain && !word.may_be_option(),
+                    inside: known.inside && inside,
+                    name: known.name && is_part(&word),
+                }),
                 Form::Fields | Form::Odd(_) => None,
             };
         }
@@ -409,6 +412,11 @@ impl Judge<'_> {
         scope.bound.extend(bound.map(|bound| (name.clone(), bound)));
         Finding::allow("sets a variable of its own")
     }
+}
+
+/// Whether a word is a part of a path, whatever stands beside it.
+fn is_part(word: &Word) -> bool {
+    word.known().is_some_and(|text| !text.is_empty() && !text.contains('/') && !text.starts_with('.'))
 }
 
 /// The words of a simple command as they were written, its name first.

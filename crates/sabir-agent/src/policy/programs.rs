@@ -88,7 +88,7 @@ const ROWS: &[Row] = &[
     Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
     // Versions of interpreters; everything else of them runs code.
     Row::new(&["python", "python3", "ruby", "php", "perl", "gcc", "g++", "clang", "cc", "c++", "cmake"], "--version", Nothing).also(only_version),
-    Row::new(&["node"], "--version -v", Nothing).also(only_version),
+    Row::new(&["node", "npm"], "--version -v", Nothing).also(only_version),
     Row::new(&["java", "javac"], "-version --version", Nothing).also(only_version),
 ];
 

@@ -37,6 +37,8 @@ pub(crate) struct Trait {
     pub(crate) plain: bool,
     /// As a path it stays beneath the folder.
     pub(crate) inside: bool,
+    /// It is a part of a path that has no `/` and does not begin with a dot.
+    pub(crate) name: bool,
 }
 
 /// What a variable is known to hold.
@@ -59,7 +61,10 @@ pub(crate) fn scan(raw: &str, shell: Shell, bound: &dyn Fn(&str) -> Option<Bound
     match (scanner.run(), scanner.form) {
         (Err(odd), _) => scanner.form = Form::Odd(odd),
         (Ok(()), Form::Field(known)) => {
-            scanner.form = Form::Field(Trait { inside: known.inside && stays(&scanner.tail), ..known });
+            scanner.form = Form::Field(Trait {
+                inside: known.inside && (stays(&scanner.tail) || known.name && !scanner.tail.contains("..")),
+                ..known
+            });
         }
         // A bracket that nothing closes is no pattern: `[` is a program.
         (Ok(()), Form::Glob(_)) if !scanner.text.contains(['*', '?', ']']) => scanner.form = Form::Literal,
@@ -75,7 +80,7 @@ impl Word {
     }
 
     pub(crate) fn field(raw: &str, text: &str, plain: bool, inside: bool) -> Self {
-        Self { raw: raw.to_owned(), text: text.to_owned(), form: Form::Field(Trait { plain, inside }) }
+        Self { raw: raw.to_owned(), text: text.to_owned(), form: Form::Field(Trait { plain, inside, name: false }) }
     }
 
     /// The whole of it, if that is certain.
@@ -206,7 +211,7 @@ impl Scanner<'_> {
 
     /// What a `$` begins.
     fn dollar(&mut self, quoted: bool) -> Result<(), Odd> {
-        let unknown = Trait { plain: false, inside: false };
+        let unknown = Trait { plain: false, inside: false, name: false };
         match self.peek() {
             Some('(') if self.rest.starts_with("((") => {
                 self.arithmetic()?;
@@ -235,7 +240,7 @@ impl Scanner<'_> {
             }
             Some('?' | '#') => {
                 self.next();
-                self.unknown(Trait { plain: true, inside: true }, true);
+                self.unknown(Trait { plain: true, inside: true, name: true }, true);
             }
             Some('@') => {
                 self.next();
@@ -256,10 +261,10 @@ impl Scanner<'_> {
             Some(Bound::Literal(value)) if quoted || is_one_word(&value) => value.chars().for_each(|c| self.push(c)),
             // A file's name may hold blanks.
             Some(Bound::Some(known)) if quoted => {
-                let fits = self.text.is_empty() || self.text.ends_with('/');
+                let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
                 self.unknown(Trait { inside: known.inside && fits, ..known }, true);
             }
-            _ => self.unknown(Trait { plain: false, inside: false }, quoted),
+            _ => self.unknown(Trait { plain: false, inside: false, name: false }, quoted),
         }
     }
 
@@ -269,7 +274,7 @@ impl Scanner<'_> {
         self.rest = rest;
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
-            self.unknown(Trait { plain: true, inside: true }, true);
+            self.unknown(Trait { plain: true, inside: true, name: true }, true);
             return Ok(());
         }
         let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
@@ -289,7 +294,7 @@ impl Scanner<'_> {
         if !known {
             return Err("an expansion that is not judged");
         }
-        self.unknown(Trait { plain: false, inside: false }, quoted);
+        self.unknown(Trait { plain: false, inside: false, name: false }, quoted);
         Ok(())
     }
 

@@ -11,21 +11,176 @@ use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
 use sabir_agent::{Access, Verdict};
 
 const PROGRAMS: [&str; 58] = [
-    "ls", "cat", "head", "tail", "wc", "grep", "sort", "uniq", "cut", "tr", "sed", "awk", "find", "diff", "echo", "printf", "test", "[", "stat", "du", "file", "nl",
-    "tac", "rev", "cmp", "comm", "paste", "join", "fold", "xxd", "od", "basename", "date", "seq", "git status", "git log", "git diff", "git branch", "git tag",
-    "git show", "git grep", "git config", "git stash", "git ls-files", "git", "xargs", "env", "command", "timeout 3", "nice", "bash -c", "time", "cd", "read", "touch",
-    "tee", "evil", "type",
+    "ls",
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "grep",
+    "sort",
+    "uniq",
+    "cut",
+    "tr",
+    "sed",
+    "awk",
+    "find",
+    "diff",
+    "echo",
+    "printf",
+    "test",
+    "[",
+    "stat",
+    "du",
+    "file",
+    "nl",
+    "tac",
+    "rev",
+    "cmp",
+    "comm",
+    "paste",
+    "join",
+    "fold",
+    "xxd",
+    "od",
+    "basename",
+    "date",
+    "seq",
+    "git status",
+    "git log",
+    "git diff",
+    "git branch",
+    "git tag",
+    "git show",
+    "git grep",
+    "git config",
+    "git stash",
+    "git ls-files",
+    "git",
+    "xargs",
+    "env",
+    "command",
+    "timeout 3",
+    "nice",
+    "bash -c",
+    "time",
+    "cd",
+    "read",
+    "touch",
+    "tee",
+    "evil",
+    "type",
 ];
 const WORDS: [&str; 92] = [
-    "a.txt", "b.txt", "src", "*.txt", "src/*", "*", "-", "--", "-n", "-o", "-oX", "-o X", "--output=X", "X", "-i", "-r", "-l", "-c", "-e", "-f", "-k1", "-t,", "-d:",
-    "-u", "-1", "--all", "--list", "-exec", "-exec touch X ;", "-exec touch X \\;", "-exec cat {} +", "-delete", "-fprint X", "-name", "'*.txt'", "-type f", "{}", "\\;",
-    "1w X", "'1w X'", "'s/a/b/w X'", "'s/a/b/e'", "'s/a/b/'", "1p", "'1,2p'", "-i.bak", "'{print}'", "'{print > \"X\"}'", "'BEGIN{system(\"touch X\")}'",
-    "'{print $1 | \"touch X\"}'", "$x", "\"$x\"", "${x}", "${x:-X}", "${x:=X}", "${x@P}", "$((1+1))", "$((x))", "$(ls)", "$(touch X)", "\"$(touch X)\"", "`touch X`", "\"`touch X`\"",
-    "$'X'", "$'\\x2do'", "$\"X\"", "{a,-o}", "{-o,X}", "~", "..", "/etc/hostname", "-C .", "-C src", "HEAD", "HEAD~1", "alpha", "--ext-diff", "--textconv", "-O'touch X'", "--no-index",
-    "touch X", "'touch X'", "\"touch X\"", "evil", "./evil", "-v x", "-v 'x[$(touch X)]'", "]", "=", "-eq", "<(touch X)", ">(touch X)",
+    "a.txt",
+    "b.txt",
+    "src",
+    "*.txt",
+    "src/*",
+    "*",
+    "-",
+    "--",
+    "-n",
+    "-o",
+    "-oX",
+    "-o X",
+    "--output=X",
+    "X",
+    "-i",
+    "-r",
+    "-l",
+    "-c",
+    "-e",
+    "-f",
+    "-k1",
+    "-t,",
+    "-d:",
+    "-u",
+    "-1",
+    "--all",
+    "--list",
+    "-exec",
+    "-exec touch X ;",
+    "-exec touch X \\;",
+    "-exec cat {} +",
+    "-delete",
+    "-fprint X",
+    "-name",
+    "'*.txt'",
+    "-type f",
+    "{}",
+    "\\;",
+    "1w X",
+    "'1w X'",
+    "'s/a/b/w X'",
+    "'s/a/b/e'",
+    "'s/a/b/'",
+    "1p",
+    "'1,2p'",
+    "-i.bak",
+    "'{print}'",
+    "'{print > \"X\"}'",
+    "'BEGIN{system(\"touch X\")}'",
+    "'{print $1 | \"touch X\"}'",
+    "$x",
+    "\"$x\"",
+    "${x}",
+    "${x:-X}",
+    "${x:=X}",
+    "${x@P}",
+    "$((1+1))",
+    "$((x))",
+    "$(ls)",
+    "$(touch X)",
+    "\"$(touch X)\"",
+    "`touch X`",
+    "\"`touch X`\"",
+    "$'X'",
+    "$'\\x2do'",
+    "$\"X\"",
+    "{a,-o}",
+    "{-o,X}",
+    "~",
+    "..",
+    "/etc/hostname",
+    "-C .",
+    "-C src",
+    "HEAD",
+    "HEAD~1",
+    "alpha",
+    "--ext-diff",
+    "--textconv",
+    "-O'touch X'",
+    "--no-index",
+    "touch X",
+    "'touch X'",
+    "\"touch X\"",
+    "evil",
+    "./evil",
+    "-v x",
+    "-v 'x[$(touch X)]'",
+    "]",
+    "=",
+    "-eq",
+    "<(touch X)",
+    ">(touch X)",
 ];
 const BEHIND: [&str; 16] = [
-    "> X", ">> X", "2>/dev/null", "< a.txt", ">&2", "&> X", "<<< alpha", "1<> X", ">| X", ">/dev/null", "2>&1", ">& X", "< /etc/hostname", "{fd}> X", "> \"$x\"", "# > X",
+    "> X",
+    ">> X",
+    "2>/dev/null",
+    "< a.txt",
+    ">&2",
+    "&> X",
+    "<<< alpha",
+    "1<> X",
+    ">| X",
+    ">/dev/null",
+    "2>&1",
+    ">& X",
+    "< /etc/hostname",
+    "{fd}> X",
+    "> \"$x\"",
+    "# > X",
 ];
 const FRONT: [&str; 8] = ["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
 const BETWEEN: [&str; 8] = ["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];
@@ -91,7 +246,11 @@ impl Dice {
             9 => format!("for x in {} {}; do {}; done", self.pick(&WORDS), self.pick(&WORDS), self.line(depth - 1)),
             10 => format!("if {one}; then {}; else {}; fi", self.line(depth - 1), self.simple()),
             11 => format!("echo $({})", self.line(depth - 1)),
-            12 => format!("{} {}", self.pick(&["command", "env", "timeout 3", "nice -n 1", "xargs", "time", "!", "builtin"]), one),
+            12 => format!(
+                "{} {}",
+                self.pick(&["command", "env", "timeout 3", "nice -n 1", "xargs", "time", "!", "builtin"]),
+                one
+            ),
             _ => format!("bash -c '{}'", self.line(depth - 1).replace('\'', "'\\''")),
         }
     }
@@ -103,11 +262,24 @@ fn lay_out(base: &Path) -> PathBuf {
     let (folder, canaries) = (base.join("proj"), base.join("canaries"));
     fs::create_dir_all(folder.join("src")).unwrap();
     fs::create_dir_all(&canaries).unwrap();
-    for (name, text) in [("a.txt", "alpha,1\nX\n"), ("b.txt", "beta:2\n"), ("src/main.rs", "fn main() {}\n"), ("-oX", "alpha\n"), ("-exec", "x\n")] {
+    for (name, text) in [
+        ("a.txt", "alpha,1\nX\n"),
+        ("b.txt", "beta:2\n"),
+        ("src/main.rs", "fn main() {}\n"),
+        ("-oX", "alpha\n"),
+        ("-exec", "x\n"),
+    ] {
         fs::write(folder.join(name), text).unwrap();
     }
     let evil = format!("#!/bin/sh\necho ran > '{}'\n", folder.join("PWNED").display());
-    for path in [folder.join("evil"), folder.join("ls"), folder.join("git"), canaries.join("evil"), canaries.join("X"), canaries.join("alpha")] {
+    for path in [
+        folder.join("evil"),
+        folder.join("ls"),
+        folder.join("git"),
+        canaries.join("evil"),
+        canaries.join("X"),
+        canaries.join("alpha"),
+    ] {
         fs::write(&path, &evil).unwrap();
         let _mode = Command::new("chmod").arg("+x").arg(&path).status().unwrap();
     }
@@ -164,23 +336,28 @@ fn bash_changes_nothing_where_nothing_is_asked() {
             decide(&Rules::default(), &access).verdict == Verdict::Allow
         })
         .collect();
-    assert!(allowed.len() > count / 50, "only {} of {count} lines are allowed: the grammar makes too few", allowed.len());
+    assert!(
+        allowed.len() > count / 50,
+        "only {} of {count} lines are allowed: the grammar makes too few",
+        allowed.len()
+    );
     let mut before = BTreeMap::new();
     snapshot(&folder, &mut before);
     for batch in allowed.chunks(200) {
-        let run = |lines: &[String]| {
-            let quoted = lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
+        let run = |lines: &[String], before: &BTreeMap<PathBuf, Vec<u8>>| {
+            let quoted =
+                lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
             bash(&folder, &canaries, &quoted.collect::<Vec<_>>().join("\n"));
             let mut after = BTreeMap::new();
             snapshot(&folder, &mut after);
-            after == before
+            after == *before
         };
-        if !run(batch) {
+        if !run(batch, &before) {
             let folder_again = lay_out(&base);
             assert_eq!(folder_again, folder);
             before.clear();
             snapshot(&folder, &mut before);
-            let guilty = batch.iter().find(|line| !run(std::slice::from_ref(line)));
+            let guilty = batch.iter().find(|line| !run(std::slice::from_ref(line), &before));
             panic!("judged harmless, and changes files: {guilty:?}");
         }
     }

@@ -8,9 +8,36 @@ use sabir_agent::policy::{RuleKind, Rules};
 use super::judge;
 
 const COMMANDS: [&str; 30] = [
-    "ls -la", "cat a.txt", "git status", "git push origin main", "touch x", "rm -rf src", "echo $(touch x)", "echo $(ls)", "grep -rn foo .", "cargo test",
-    "sort -o x a.txt", "cat /etc/passwd", "x=1", "PATH=. ls", "ls > x", "ls 2>/dev/null", "find . -exec rm {} +", "git log -3", "sed -n 1p a.txt", "cat ../x",
-    "echo \"$y\"", "cd src", "[ -f a ]", "bash -c 'ls; touch x'", "f() { ls; }", "echo `ls`", "git commit -m x", "make", "./x", "cat <<< a",
+    "ls -la",
+    "cat a.txt",
+    "git status",
+    "git push origin main",
+    "touch x",
+    "rm -rf src",
+    "echo $(touch x)",
+    "echo $(ls)",
+    "grep -rn foo .",
+    "cargo test",
+    "sort -o x a.txt",
+    "cat /etc/passwd",
+    "x=1",
+    "PATH=. ls",
+    "ls > x",
+    "ls 2>/dev/null",
+    "find . -exec rm {} +",
+    "git log -3",
+    "sed -n 1p a.txt",
+    "cat ../x",
+    "echo \"$y\"",
+    "cd src",
+    "[ -f a ]",
+    "bash -c 'ls; touch x'",
+    "f() { ls; }",
+    "echo `ls`",
+    "git commit -m x",
+    "make",
+    "./x",
+    "cat <<< a",
 ];
 const RULES: [&str; 9] =
     ["ls **", "cargo test **", "git push **", "git **", "touch *", "kind=make", "rm **", "cat **", "echo **"];
@@ -65,7 +92,10 @@ fn wraps(command: &str) -> Vec<String> {
         format!("{command} # so it is"),
     ];
     if !command.contains(['=', '(', '$', '`']) && !command.starts_with("cd ") {
-        all.extend(["env", "timeout 5", "nice -n 5", "nohup", "command", "stdbuf -oL", "sudo", "xargs"].map(|name| format!("{name} {command}")));
+        all.extend(
+            ["env", "timeout 5", "nice -n 5", "nohup", "command", "stdbuf -oL", "sudo", "xargs"]
+                .map(|name| format!("{name} {command}")),
+        );
     }
     all
 }

@@ -101,7 +101,7 @@ fn rules_match_words() {
 #[test]
 fn kinds_are_narrow() {
     use Verdict::{Allow, Ask};
-    let cargo = [("approve", "kind=cargo test")];
+    let cargo = [("approve", "kind=cargo")];
     for line in [
         "cargo test",
         "cargo test -p a --release -- --nocapture",
@@ -112,7 +112,6 @@ fn kinds_are_narrow() {
     }
     for line in [
         "cargo test --config x=1",
-        "cargo run",
         "cargo test --manifest-path ../x",
         "cargo +nightly test",
         "cargo test --target-dir /x",
@@ -124,7 +123,7 @@ fn kinds_are_narrow() {
     check(&[("approve", "kind=make")], "make -f evil.mk", Ask);
     assert_eq!(
         judge(&Rules::default(), "cargo test -p a && git commit -m 'two words'").proposals,
-        ["kind=cargo test", "kind=git commit"]
+        ["kind=cargo", "kind=git commits"]
     );
     assert!(judge(&Rules::default(), "cargo test && touch ../x && evil").proposals.is_empty());
     assert!(judge(&Rules::default(), "cargo test > out").proposals.is_empty());

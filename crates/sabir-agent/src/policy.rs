@@ -265,7 +265,15 @@ impl Rules {
 
 impl<'a> Judge<'a> {
     fn new(rules: &'a Rules, facts: &'a Facts) -> Self {
-        Self { rules, facts, parts: Vec::new(), wanted: Vec::new(), lines: 0, asked_by_rule: false }
+        Self {
+            rules,
+            facts,
+            parts: Vec::new(),
+            wanted: Vec::new(),
+            lines: 0,
+            text: String::new(),
+            asked_by_rule: false,
+        }
     }
 }
 

@@ -65,6 +65,8 @@ pub(crate) struct Judge<'a> {
     /// Folders whose repositories are not known.
     pub(crate) wanted: Vec<String>,
     pub(crate) lines: usize,
+    /// The line that is being judged.
+    pub(crate) text: String,
     /// Whether a rule of the user's asks.
     pub(crate) asked_by_rule: bool,
 }
@@ -121,7 +123,9 @@ impl Judge<'_> {
                 if text.contains("\\\n") {
                     self.push(text, Finding::ask("a line goes on behind a backslash"));
                 }
+                let outer = std::mem::replace(&mut self.text, text.to_owned());
                 self.program(&program, scope);
+                self.text = outer;
             }
             Err(reason) => self.push(text, Finding::firm(reason)),
         }
@@ -221,6 +225,13 @@ impl Judge<'_> {
         let names = match known.as_slice() {
             ["find", ..] if !known.iter().any(|word| word.starts_with("-printf")) => return Feed::Plain,
             ["fd" | "fdfind", ..] | ["git", "ls-files", ..] => true,
+            // Long listings show where links lead.
+            ["ls", rest @ ..] => {
+                rest.iter().all(|word| !word.starts_with('-') || word.chars().skip(1).all(|c| "1aAtrSRX".contains(c)))
+            }
+            ["echo", ..] => words.iter().all(|word| {
+                word.known().is_some() && super::place::readable(word, &scope.folder, &self.facts.root).is_ok()
+            }),
             ["git", "diff" | "show" | "grep", ..] => has(&["--name-only", "-l"]),
             ["rg", ..] => has(&["-l", "--files", "--files-with-matches"]),
             ["grep", ..] if fed == Feed::Unknown => has(&["-l", "-rl", "-lr", "-rln", "-rli", "--files-with-matches"]),

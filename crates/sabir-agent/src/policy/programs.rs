@@ -86,6 +86,13 @@ const ROWS: &[Row] = &[
     Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths).tame(),
     Row::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).also(scripts::sed),
     Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
+    Row::new(&["shuf"], "-n= -e -i= -r -z", Text),
+    Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from=", Text).also(no_files),
+    Row::new(&["less", "more"], "", Paths).also(no_plus_files),
+    Row::new(&["tee"], "-a -i", Text).also(only_null),
+    // A name with a colon is a file on another machine, fetched by a shell.
+    Row::new(&["tar"], "-t -v -z -j -J -f=@", Nothing).also(lists_archive),
+    Row::new(&["unzip"], "-l -v", AtMost(1)).also(lists_archive),
     // Versions of interpreters; everything else of them runs code.
     Row::new(&["python", "python3", "ruby", "php", "perl", "gcc", "g++", "clang", "cc", "c++", "cmake"], "--version", Nothing).also(only_version),
     Row::new(&["node", "npm"], "--version -v", Nothing).also(only_version),
@@ -186,6 +193,29 @@ fn rg_lists(seen: &Seen<'_>) -> Result<(), String> {
         Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
         None => Ok(()),
     }
+}
+
+/// They read what they are given, and a file would be read as a program.
+fn no_files(seen: &Seen<'_>) -> Result<(), String> {
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match seen.operands.iter().find(|word| !word.known().is_some_and(number)) {
+        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        None => Ok(()),
+    }
+}
+
+fn only_null(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| word.known() != Some("/dev/null")) {
+        Some(word) => Err(format!("tee writes {}", word.raw)),
+        None => Ok(()),
+    }
+}
+
+fn lists_archive(seen: &Seen<'_>) -> Result<(), String> {
+    let files = seen.values("-f=@").map(|value| value.known());
+    let mut names = files.chain(seen.operands.iter().map(|word| word.known()));
+    let plain = names.all(|name| name.is_some_and(|name| !name.contains(':')));
+    if plain && seen.has(&["-t", "-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
 }
 
 fn only_version(seen: &Seen<'_>) -> Result<(), String> {

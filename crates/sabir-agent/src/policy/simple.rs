@@ -2,8 +2,8 @@
 
 use brush_parser::ast::{
     AssignmentValue, BinaryPredicate, CommandPrefixOrSuffixItem, ExtendedTestExpr, IoFileRedirectKind,
-    IoFileRedirectTarget, IoRedirect, ProcessSubstitutionKind, SimpleCommand, SubshellCommand, UnaryPredicate,
-    Word as Raw,
+    IoFileRedirectTarget, IoHereDocument, IoRedirect, ProcessSubstitutionKind, SimpleCommand, SubshellCommand,
+    UnaryPredicate, Word as Raw,
 };
 
 use crate::record::Verdict;
@@ -118,9 +118,31 @@ impl Judge<'_> {
                     let quoted = format!("\"{}\"", document.doc.value.replace('"', "\\\""));
                     let _judged = self.word(&quoted, scope);
                 }
+                if self.is_certain(document) {
+                    return Finding::allow("reads a text");
+                }
                 Finding::ask("where a document in the line ends is not judged")
             }
         }
+    }
+
+    /// Whether where a document ends is beyond doubt: the only one of its line, between the line's first line feed and the first
+    /// line that is its plain mark.
+    fn is_certain(&self, document: &IoHereDocument) -> bool {
+        let mark = document.here_end.value.trim_matches(['\'', '"']);
+        let plain = !mark.is_empty() && mark.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        let text = document.doc.value.as_str();
+        let still = !document.requires_expansion || !text.contains(['$', '`', '\\']);
+        let behind = self.text.split_once('\n').map(|(_, behind)| behind).unwrap_or_default();
+        let mut lines = behind.split_inclusive('\n');
+        let body: String = lines.by_ref().take_while(|line| line.trim_end_matches('\n') != mark).collect();
+        let first = self.text.lines().next().unwrap_or_default();
+        plain
+            && still
+            && !document.remove_tabs
+            && body == text
+            && first.matches("<<").count() == 1
+            && body.len() < behind.len()
     }
 
     fn file(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &Scope) -> Finding {

@@ -73,7 +73,8 @@ impl Judge<'_> {
             "bash" | "sh" | "dash" | "zsh" => self.shell(name, rest, scope),
             _ => match WRAPPERS.iter().find(|row| row.names.contains(&name)) {
                 Some(row) => self.wrapper(row, rest, scope, fed),
-                None => self.table(name, rest, scope),
+                None if programs::row(name).is_some() => self.table(name, rest, scope),
+                None => self.unknown(name, rest, scope),
             },
         };
         match super::grave::reason(words) {
@@ -89,6 +90,20 @@ impl Judge<'_> {
             None => Err(format!("{name} is not known to only read")),
         };
         Finding::from(judged)
+    }
+
+    /// A program that is not known may run what stands behind it, as `sudo` does: rules about that still hold.
+    fn unknown(&mut self, name: &str, rest: &[Word], scope: &Scope) -> Finding {
+        let finding = Finding::ask(format!("{name} is not known to only read"));
+        let runs = |word: &Word| {
+            let name = word.known().and_then(|text| text.rsplit('/').next()).unwrap_or_default();
+            matches!(name, "bash" | "sh" | "dash" | "zsh" | "find")
+                || WRAPPERS.iter().any(|row| row.names.contains(&name))
+        };
+        match rest.iter().position(runs).and_then(|at| rest.get(at..)) {
+            Some(inner) => finding.and(self.words(inner, &mut scope.clone(), Feed::Unknown)),
+            None => finding,
+        }
     }
 
     fn cd(&self, rest: &[Word], scope: &mut Scope) -> Finding {

@@ -22,6 +22,7 @@ mod kills;
 mod lint;
 mod models;
 mod parse;
+mod policy;
 mod recordings;
 mod repairs;
 mod tools;

@@ -164,7 +164,7 @@ const WORDS: [&str; 92] = [
     "<(touch X)",
     ">(touch X)",
 ];
-const BEHIND: [&str; 16] = [
+const BEHIND: [&str; 20] = [
     "> X",
     ">> X",
     "2>/dev/null",
@@ -181,6 +181,10 @@ const BEHIND: [&str; 16] = [
     "{fd}> X",
     "> \"$x\"",
     "# > X",
+    "<<EOF\nalpha\nEOF",
+    "<<'EOF'\n$(touch X)\nEOF",
+    "<<EOF\n$(touch X)\nEOF",
+    "<<-EOF\n\tEOF\ntouch X",
 ];
 const FRONT: [&str; 8] = ["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
 const BETWEEN: [&str; 8] = ["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];

@@ -20,19 +20,16 @@ pub(crate) struct Git<'a> {
 /// One that is not judged.
 pub(crate) fn split<'a>(words: &'a [Word], ground: Ground<'_>) -> Result<Git<'a>, String> {
     let (mut folder, mut rest) = (ground.folder.clone(), words);
-    loop {
-        match rest.split_first() {
-            Some((word, behind)) => match word.known() {
-                Some("-P" | "--no-pager" | "--no-optional-locks" | "--literal-pathspecs") => rest = behind,
-                Some("-C") => {
-                    let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
-                    let path = path.known().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
-                    folder = folder.join(path, ground.root)?;
-                    rest = behind;
-                }
-                _ => break,
-            },
-            None => break,
+    while let Some((word, behind)) = rest.split_first() {
+        match word.known() {
+            Some("-P" | "--no-pager" | "--no-optional-locks" | "--literal-pathspecs") => rest = behind,
+            Some("-C") => {
+                let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
+                let path = path.known().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
+                folder = folder.join(path, ground.root)?;
+                rest = behind;
+            }
+            _ => break,
         }
     }
     Ok(Git { folder, words: rest })

@@ -30,6 +30,9 @@ pub(crate) enum Operands {
     Then(usize),
 }
 
+/// What must hold of the words of a command; why not, in words.
+type Check = fn(&Seen<'_>) -> Result<(), String>;
+
 /// A program, or a subcommand of one, and what is allowed of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
@@ -40,7 +43,7 @@ pub(crate) struct Row {
     /// Whether no option whatsoever has an effect, so that a word may turn out to be one.
     pub(crate) tame: bool,
     /// What else must hold.
-    pub(crate) also: Option<fn(&Seen<'_>) -> Result<(), String>>,
+    pub(crate) also: Option<Check>,
 }
 
 /// The words of a command, told apart.
@@ -88,7 +91,7 @@ impl Row {
     }
 
     /// What else must hold.
-    pub(crate) const fn also(self, check: fn(&Seen<'_>) -> Result<(), String>) -> Self {
+    pub(crate) const fn also(self, check: Check) -> Self {
         Self { also: Some(check), ..self }
     }
 
@@ -180,7 +183,7 @@ impl Row {
             (_, Some(value)) => Some(Value::Attached(value)),
             (_, None) => Some(self.next_value(name, words)?),
         };
-        self.keep(option, takes, value, seen, ground)
+        keep((option, takes), value, seen, ground)
     }
 
     fn short<'a>(
@@ -212,7 +215,7 @@ impl Row {
                 _ if rest.is_empty() => Some(self.next_value(&name, words)?),
                 _ => Some(Value::Attached(rest)),
             };
-            self.keep(option, takes, value, seen, ground)?;
+            keep((option, takes), value, seen, ground)?;
             if takes != Takes::Nothing {
                 break;
             }
@@ -233,26 +236,6 @@ impl Row {
             Form::Glob(_) if self.tame => Ok(Value::Next(word)),
             _ => Err(format!("the value of {name}, {}, is not certain", word.raw)),
         }
-    }
-
-    fn keep<'a>(
-        &self,
-        option: &'static str,
-        takes: Takes,
-        value: Option<Value<'a>>,
-        seen: &mut Seen<'a>,
-        ground: Ground<'_>,
-    ) -> Result<(), String> {
-        if takes == Takes::Path {
-            match value {
-                Some(Value::Attached(path)) => readable(&Word::literal(path), ground.folder, ground.root)?,
-                Some(Value::Next(word)) if word.known() == Some("-") => {}
-                Some(Value::Next(word)) => readable(word, ground.folder, ground.root)?,
-                None => {}
-            }
-        }
-        seen.options.push((option, value));
-        Ok(())
     }
 
     /// The option of that name, and how it takes values.
@@ -302,6 +285,25 @@ impl Row {
             None => Ok(()),
         }
     }
+}
+
+/// Keeps an option, if its value may be read.
+fn keep<'a>(
+    (option, takes): (&'static str, Takes),
+    value: Option<Value<'a>>,
+    seen: &mut Seen<'a>,
+    ground: Ground<'_>,
+) -> Result<(), String> {
+    if takes == Takes::Path {
+        match value {
+            Some(Value::Attached(path)) => readable(&Word::literal(path), ground.folder, ground.root)?,
+            Some(Value::Next(word)) if word.known() == Some("-") => {}
+            Some(Value::Next(word)) => readable(word, ground.folder, ground.root)?,
+            None => {}
+        }
+    }
+    seen.options.push((option, value));
+    Ok(())
 }
 
 impl<'a> Seen<'a> {

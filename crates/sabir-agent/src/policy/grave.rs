@@ -25,17 +25,12 @@ fn of_command(words: &[Word]) -> Option<String> {
         known.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
     };
     let grave = match name {
-        "rm" => {
-            letter('r')
-                || letter('R')
-                || has(&["--recursive", "--no-preserve-root"])
-                || rest.iter().any(|word| broad(word))
-        }
+        "rm" => letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]) || rest.iter().any(broad),
         "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk" | "blkdiscard"
         | "cryptsetup" => true,
         "dd" => known.iter().any(|word| word.starts_with("of=")),
         "find" => has(&["-delete"]),
-        "truncate" | "unlink" => rest.iter().any(|word| broad(word)),
+        "truncate" | "unlink" => rest.iter().any(broad),
         "mv" | "chmod" | "chown" | "chgrp" | "ln" => rest.iter().any(outside) || letter('R'),
         "shutdown" | "reboot" | "halt" | "poweroff" | "userdel" | "groupdel" | "crontab" => true,
         "kill" | "pkill" | "killall" => has(&["-1", "1"]),

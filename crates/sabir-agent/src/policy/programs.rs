@@ -189,7 +189,7 @@ fn no_plus_files(seen: &Seen<'_>) -> Result<(), String> {
 fn rg_lists(seen: &Seen<'_>) -> Result<(), String> {
     let outside =
         |word: &&&super::word::Word| word.head().starts_with('/') || word.text.split('/').any(|part| part == "..");
-    match seen.operands.first().filter(|word| seen.has(&["--files"]) && outside(&word)) {
+    match seen.operands.first().filter(|word| seen.has(&["--files"]) && outside(word)) {
         Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
         None => Ok(()),
     }

@@ -229,7 +229,7 @@ impl Judge<'_> {
         let (plain, inside) = (fed == Feed::Plain && whole, fed != Feed::Unknown);
         let put = Word::field("{}", "", plain, inside);
         let words: Vec<Word> = match mark {
-            Some(mark) if mark.is_empty() => return Finding::ask("how xargs puts in what it reads is not certain"),
+            Some("") => return Finding::ask("how xargs puts in what it reads is not certain"),
             Some(mark) => {
                 let put_in = |word: &Word| {
                     if word.raw.contains(mark) || word.text.contains(mark) {

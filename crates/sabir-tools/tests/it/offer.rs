@@ -75,8 +75,12 @@ fn accesses() {
         path: path.to_owned(),
         protected: protected.map(str::to_owned),
     };
-    for tool in ["read_file", "list_files", "search_files"] {
-        let access = |path: &str| place.access(tool, json!({"path": path, "regex": "x"}));
+    for (tool, other) in [("read_file", None), ("list_files", None), ("search_files", Some("regex"))] {
+        let access = |path: &str| {
+            let mut arguments = crate::object(json!({"path": path}));
+            arguments.extend(other.map(|other| (other.to_owned(), json!("x"))));
+            place.registry.get(tool).unwrap().access(&arguments)
+        };
         assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
         assert_eq!(access("link/a.rs"), read("src/a.rs", false));
         assert_eq!(access("missing"), read("missing", false));
@@ -86,8 +90,8 @@ fn accesses() {
         assert!(matches!(access("a\0b"), Access::Invalid { .. }));
     }
     assert_eq!(place.access("search_files", json!({"regex": "x"})), read(".", false));
-    for tool in ["write_to_file", "replace_in_file"] {
-        let access = |path: &str| place.access(tool, json!({"path": path}));
+    for (tool, other) in [("write_to_file", "content"), ("replace_in_file", "diff")] {
+        let access = |path: &str| place.access(tool, json!({"path": path, (other): ""}));
         assert_eq!(access("link/new.rs"), write("src/new.rs", None));
         assert_eq!(access("notes/hooks/x"), write(".git/hooks/x", Some("git's own files")));
         for outside in ["/etc/passwd", "../x", "out/x", ""] {

@@ -1,6 +1,6 @@
 //! What can the model do to the world?
 //!
-//! Six tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
+//! Tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
 //! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
 //! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
 //! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
@@ -8,16 +8,20 @@
 //!
 //! | tool | touches | judged as |
 //! | --- | --- | --- |
-//! | `read_file` | a file, up to 64 KiB of it at a time | reading |
+//! | `read_file` | files, up to 64 KiB of them at a time; pictures | reading |
 //! | `list_files` | the names in a folder | reading |
 //! | `search_files` | the lines of files | reading |
 //! | `write_to_file` | a whole file | writing |
-//! | `replace_in_file` | parts of a file | writing |
+//! | `replace_in_file`, `edit_file` | parts of a file | writing |
+//! | `apply_patch` | several files | writing all of them |
 //! | `execute_command` | anything | a command |
 //!
-//! The tools of a task remember which version of each file the model has seen. `write_to_file` does not overwrite a version that
-//! it has not: a formatter or the user was there in between. They also remember where a path led when a write was judged, and do
-//! not write elsewhere.
+//! A model is offered one of the three tools that change parts of files, the one that models of its kind are trained on
+//! ([`EditTool`]); a call of another is understood all the same.
+//!
+//! The tools of a task remember which version of each file the model has seen, and write none in place of another: a formatter
+//! or the user was there in between, so the model is shown first what changed. They also remember where a path led when a write
+//! was judged, and do not write elsewhere.
 //!
 //! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
 //! never half.
@@ -28,7 +32,7 @@
 //!
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
-//! use sabir_tools::{Settings, builtin};
+//! use sabir_tools::{EditTool, Settings, builtin};
 //! use sabir_workspace::Workspace;
 //! use serde_json::json;
 //!
@@ -38,6 +42,7 @@
 //!     workspace: Arc::new(Workspace::open(folder.path())?),
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+//!     edit_tool: EditTool::default(),
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -51,14 +56,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod apply_patch;
 mod built_in;
+mod edit_file;
+mod edit_tool;
+mod edits;
 mod execute_command;
 mod ground;
 mod list_files;
 mod nearest;
+mod picture;
 mod read_file;
 mod replace_in_file;
 mod search_files;
+mod text_file;
 mod words;
 mod write_to_file;
 
@@ -69,7 +80,9 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
 
+use crate::apply_patch::ApplyPatch;
 use crate::built_in::{Built, spec};
+use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
 use crate::ground::Ground;
 use crate::list_files::ListFiles;
@@ -77,6 +90,8 @@ use crate::read_file::ReadFile;
 use crate::replace_in_file::ReplaceInFile;
 use crate::search_files::SearchFiles;
 use crate::write_to_file::WriteToFile;
+
+pub use crate::edit_tool::{EditTool, EditToolError};
 
 /// What the tools of a task work on.
 #[derive(Clone)]
@@ -88,24 +103,29 @@ pub struct Settings {
     pub helper: PathBuf,
     /// The whole environment of commands. Nothing else is inherited, so this has to hold `PATH` and `HOME`, and no secrets.
     pub environment: Vec<(String, String)>,
+    /// The tool that the model is offered to change parts of files.
+    pub edit_tool: EditTool,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
-/// the model has seen.
+/// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::offered).
 #[must_use]
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
     let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
+    let edit_tool = settings.edit_tool;
     vec![
         Built::arc(ReadFile(Arc::clone(&ground))),
         Built::arc(ListFiles(Arc::clone(&ground))),
         Built::arc(SearchFiles(Arc::clone(&ground))),
         Built::arc(WriteToFile(Arc::clone(&ground))),
-        Built::arc(ReplaceInFile(ground)),
+        Built::offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
+        Built::offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
+        Built::offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
         Built::arc(ExecuteCommand(settings)),
     ]
 }
 
-/// What a model reads of the built-in tools, in their order, wherever they may work.
+/// What a model reads of the built-in tools, in their order, wherever they may work; of the edit tools the usual one.
 #[must_use]
 pub fn specs() -> Vec<ToolSpec> {
     vec![
@@ -116,6 +136,12 @@ pub fn specs() -> Vec<ToolSpec> {
         spec::<ReplaceInFile>(),
         spec::<ExecuteCommand>(),
     ]
+}
+
+/// What can be said of the edit tools that [`specs`] leaves out.
+#[must_use]
+pub fn unoffered_specs() -> Vec<ToolSpec> {
+    vec![spec::<EditFile>(), spec::<ApplyPatch>()]
 }
 
 /// The environment stays out of it: its values may be nobody's business.

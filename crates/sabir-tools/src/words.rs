@@ -11,9 +11,28 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(broken.to_owned()))
 }
 
-/// `1 line`, `2 lines`.
+/// `1 line`, `2 lines`, `12,345 bytes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        // Four digits are read at a glance.
+        if index > 0 && digits.len() > 4 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let plural = match noun {
+        _ if number == 1 => "",
+        noun if noun.ends_with("ch") || noun.ends_with("ss") => "es",
+        _ => "s",
+    };
+    format!("{grouped} {noun}{plural}")
+}
+
+/// As [`count`], of bytes of a file.
+pub(crate) fn bytes(number: u64) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), "byte")
 }
 
 /// The start of a line that is too long, and how much is missing.
@@ -41,5 +60,14 @@ mod tests {
         assert_eq!(cut("aé", 3), "aé");
         assert_eq!(cut("aéx", 3), "aé… [1 bytes of this line left out]");
         assert_eq!(cut("aéx", 2), "a… [3 bytes of this line left out]");
+    }
+
+    #[test]
+    fn numbers_are_counted() {
+        assert_eq!(count(1, "line"), "1 line");
+        assert_eq!(count(0, "match"), "0 matches");
+        assert_eq!(count(2000, "byte"), "2000 bytes");
+        assert_eq!(count(12_345, "byte"), "12,345 bytes");
+        assert_eq!(bytes(2_147_483_648), "2,147,483,648 bytes");
     }
 }

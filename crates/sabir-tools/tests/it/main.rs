@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{Access, Registry, ToolOutput};
-use sabir_tools::{Settings, builtin};
+use sabir_tools::{EditTool, Settings, builtin};
 use sabir_workspace::Workspace;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
@@ -29,6 +29,7 @@ impl Place {
             workspace: Arc::new(Workspace::open(root.path()).unwrap()),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            edit_tool: EditTool::default(),
         }))
         .unwrap();
         Self { root, outside, registry }

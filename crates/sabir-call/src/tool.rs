@@ -184,6 +184,11 @@ impl ToolSet {
         self.0.specs.iter()
     }
 
+    /// Whether a tool of that exact name is offered.
+    pub fn offers(&self, name: &str) -> bool {
+        self.0.by_name.get(name).is_some_and(|index| *index < self.0.offered)
+    }
+
     /// Whether no tool is declared: then nothing a model writes is a call.
     pub fn is_empty(&self) -> bool {
         self.0.specs.is_empty()

@@ -104,6 +104,10 @@ pub(crate) struct TaskOptions {
     /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
     #[arg(long)]
     pub(crate) protocol: Option<String>,
+    /// The tool for changes of files that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. Without it
+    /// the journal decides, then the catalogue.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) edit_tool: Option<String>,
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,

@@ -5,6 +5,7 @@
 //! ```toml
 //! model = "openai/gpt-5"            # PROVIDER/NAME
 //! protocol = "native"               # or a dialect
+//! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
 //! approve = ["edits"]               # as --approve
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
@@ -38,6 +39,7 @@ use std::time::Duration;
 use etcetera::BaseStrategy;
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
+use sabir_tools::EditTool;
 use serde::Deserialize;
 
 use crate::dialects::{self, Tables};
@@ -51,6 +53,7 @@ use crate::repairs;
 pub(crate) struct Config {
     pub(crate) model: Option<String>,
     pub(crate) protocol: Option<String>,
+    pub(crate) edit_tool: Option<String>,
     pub(crate) approve: Vec<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
@@ -109,6 +112,9 @@ impl Config {
         }
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
         config.providers.check().map_err(wrong)?;
+        for name in edit_tools(&config) {
+            name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
+        }
         // Said of the file, by whatever command reads it first.
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
@@ -218,6 +224,11 @@ impl Chosen {
     pub(crate) fn provider(&self) -> &str {
         &self.reached.provider.name
     }
+}
+
+/// The names of edit tools in the file.
+fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
+    config.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -62,7 +62,8 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
-    let bench = Bench::new(options, &config, None)?.priced(&chosen)?;
+    let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
+    let bench = Bench::new(options, &config, None, edit_tool)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
@@ -101,7 +102,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     check_protocol(start, options)?;
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?.priced(&chosen)?;
+    let edit_tool = task::kept_edit_tool(start, options)?;
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), edit_tool)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output));

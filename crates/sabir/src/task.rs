@@ -13,6 +13,7 @@ use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
+use sabir_tools::{EditTool, EditToolError};
 use sabir_workspace::Workspace;
 use tokio::runtime::Runtime;
 
@@ -35,6 +36,8 @@ pub(crate) struct Bench {
     pub(crate) prices: Prices,
     /// Interrupts the task.
     pub(crate) cancel: Cancel,
+    /// What the model changes parts of files with.
+    edit_tool: EditTool,
     /// What the model is told of its place.
     place: Place,
 }
@@ -82,12 +85,17 @@ pub(crate) struct End {
 pub(crate) fn offered() -> ToolSet {
     let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
     // The built-in names are distinct and valid; a test holds that.
-    ToolSet::new(specs).unwrap_or_default()
+    ToolSet::with_unoffered(specs, sabir_tools::unoffered_specs()).unwrap_or_default()
 }
 
 impl Bench {
     /// Sets up the tools in the folder of the options, or in `folder`.
-    pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        options: &TaskOptions,
+        config: &Config,
+        folder: Option<&Path>,
+        edit_tool: EditTool,
+    ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
         let rules = rules(config.approve.iter().chain(&options.approve))?;
@@ -97,7 +105,7 @@ impl Bench {
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, None)?;
+        let bench = Self::with(workspace, rules, limits, edit_tool, None)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -133,7 +141,7 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
-        let bench = Self::with(workspace, rules, limits, Some(place))?;
+        let bench = Self::with(workspace, rules, limits, kept_edit_tool(&told.start, options)?, Some(place))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
 
@@ -142,6 +150,7 @@ impl Bench {
         workspace: Workspace,
         rules: Rules,
         limits: Limits,
+        edit_tool: EditTool,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
         let workspace = Arc::new(workspace);
@@ -151,6 +160,7 @@ impl Bench {
             workspace: Arc::clone(&workspace),
             helper,
             environment: config::command_environment(),
+            edit_tool,
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
@@ -161,7 +171,7 @@ impl Bench {
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
         let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
-        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, place })
+        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, edit_tool, place })
     }
 
     /// How a task is run on this bench.
@@ -240,6 +250,30 @@ pub(crate) fn protocol(
     }
 }
 
+/// The edit tool of a new task: explicit, else the catalogue's, else the usual one.
+pub(crate) fn edit_tool(explicit: Option<&str>, chosen: &Chosen) -> Result<EditTool, Failure> {
+    let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
+    named_edit_tool(explicit.or(known))
+}
+
+/// The edit tool that a task is locked to.
+pub(crate) fn kept_edit_tool(start: &Start, options: &TaskOptions) -> Result<EditTool, Failure> {
+    let kept = named_edit_tool(start.edit_tool.as_deref())?;
+    let wanted = options.edit_tool.as_deref().map(|name| named_edit_tool(Some(name))).transpose()?;
+    if wanted.is_some_and(|wanted| wanted != kept) {
+        return Err(Failure::usage(format!(
+            "this task is locked to the edit tool `{}`; a new task may use another",
+            kept.name()
+        )));
+    }
+    Ok(kept)
+}
+
+fn named_edit_tool(name: Option<&str>) -> Result<EditTool, Failure> {
+    let tool = name.map(str::parse).transpose();
+    Ok(tool.map_err(|error: EditToolError| Failure::usage(error.to_string()))?.unwrap_or_default())
+}
+
 /// The protocol of that name; of a dialect's alias, the dialect's.
 pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
     match (name, dialect(name)) {
@@ -264,6 +298,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         model: plan.model.to_owned(),
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        edit_tool: Some(bench.edit_tool.name().to_owned()),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
     Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })

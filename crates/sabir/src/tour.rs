@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use sabir_agent::{Attended, Limits, Outcome, Rules, Start};
+use sabir_tools::EditTool;
 use sabir_workspace::{Expect, Workspace};
 
 use crate::cassette::{self, Taped};
@@ -36,7 +37,7 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
         rules.approve(rule).map_err(|error| Failure::internal(error.to_string()))?;
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
-    let bench = Bench::with(workspace, rules, Limits::default(), Some(place))?;
+    let bench = Bench::with(workspace, rules, Limits::default(), EditTool::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;

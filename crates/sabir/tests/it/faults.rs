@@ -208,7 +208,12 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
     .unwrap();
     let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
     let environment = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
-    let tools = sabir_tools::Settings { workspace, helper: PathBuf::from(env!("CARGO_BIN_EXE_sabir")), environment };
+    let tools = sabir_tools::Settings {
+        workspace,
+        helper: PathBuf::from(env!("CARGO_BIN_EXE_sabir")),
+        environment,
+        edit_tool: sabir_tools::EditTool::default(),
+    };
     let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
     let mut rules = Rules::default();
     rules.approve("all").unwrap();

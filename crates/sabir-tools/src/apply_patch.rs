@@ -107,10 +107,7 @@ impl Plan {
                 "`{path}` exists already, so it cannot be added. Use `*** Update File`, or write_to_file for the whole of it."
             ));
         }
-        self.push(
-            Change { path: path.clone(), expect: Expect::Missing, content: Some(content.as_bytes().to_vec()) },
-            content,
-        );
+        self.push(Change::write(path.clone(), content.as_bytes().to_vec(), Expect::Missing), content);
         self.done.push(Done::Added { path, lines: content.lines().count() });
         Ok(())
     }
@@ -136,9 +133,9 @@ impl Plan {
                     return Err(format!("`{to}` exists already, so `{}` cannot be moved there.", file.path));
                 }
                 self.claim(to)?;
-                let [from, to] = file.moved(to.clone(), &edited.content)?;
-                self.push(from, "");
-                self.push(to, &edited.content);
+                let [written, deleted] = file.moved(to.clone(), &edited.content)?;
+                self.push(written, &edited.content);
+                self.push(deleted, "");
             }
         }
         let changed = Changed::new(file.path, &file.content, &edited, "hunk");

@@ -70,7 +70,7 @@ fn replace(ground: &Ground, input: Input) -> Result<Edits, String> {
 }
 
 fn add(ground: &Ground, path: WorkPath, content: &str) -> Result<Edits, String> {
-    let change = Change { path: path.clone(), expect: Expect::Missing, content: Some(content.as_bytes().to_vec()) };
+    let change = Change::write(path.clone(), content.as_bytes().to_vec(), Expect::Missing);
     ground.make(&[change], &[content])?;
     Ok(Edits(vec![Done::Added { path, lines: content.lines().count() }]))
 }

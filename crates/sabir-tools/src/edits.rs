@@ -1,7 +1,9 @@
 //! What became of the files that an edit tool changed, and how it is told.
 
+use std::collections::BTreeSet;
+
 use sabir_agent::ToolOutput;
-use sabir_workspace::edit::{EditFault, Edited};
+use sabir_workspace::edit::{EditFault, Edited, Level};
 use sabir_workspace::{WorkPath, unified};
 
 use crate::ground::Ground;
@@ -48,7 +50,7 @@ impl Changed {
         // The first two lines only name the file.
         let diff: String = diff.split_inclusive('\n').skip(2).collect();
         let diff = diff.trim_end_matches('\n').to_owned();
-        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: Vec::new() }
+        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: notes(edited, noun) }
     }
 
     fn words(&self, room: usize) -> String {
@@ -67,6 +69,27 @@ impl Changed {
         words.extend(notes.iter().map(|note| format!("\n[{note}]")));
         words
     }
+}
+
+/// What is to be said of parts that were not found exactly as the model wrote them.
+fn notes(edited: &Edited, noun: &str) -> Vec<String> {
+    let inexact = [
+        (Level::Normalised, "but for blanks at the ends of lines or typographic characters"),
+        (Level::Shifted, "with other indentation, to which the new lines were shifted"),
+    ];
+    let note = |(level, how)| {
+        let found = edited.hunks.iter().filter(|hunk| hunk.level == level).map(|hunk| hunk.block);
+        let numbers: BTreeSet<_> = found.collect();
+        let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();
+        match numbers.as_slice() {
+            [] => None,
+            [_] if edited.hunks.iter().all(|hunk| hunk.level == level) => {
+                Some(format!("Found {how}: check the result."))
+            }
+            numbers => Some(format!("Found {how}: {noun} {}. Check the result.", numbers.join(", "))),
+        }
+    };
+    inexact.into_iter().filter_map(note).collect()
 }
 
 impl From<Edits> for ToolOutput {

@@ -135,7 +135,7 @@ impl Ground {
         let found = self.workspace.read(path, MAX_FILE_BYTES).map_err(|error| self.explain(&error))?;
         let text = Text::decode(&found.bytes).ok().filter(|_| !found.truncated);
         self.fresh(path, found.version, text.as_ref().map(|text| text.content.as_str()))?;
-        Ok(Change { path: path.clone(), expect: Expect::Version(found.version), content: None })
+        Ok(Change::delete(path.clone(), Expect::Version(found.version)))
     }
 
     /// Makes all changes or none, and remembers what the model knows of the files then: `contents`, one for each change.

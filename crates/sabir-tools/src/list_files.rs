@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{EntryKind, ListOptions, Listing, WorkPath, WorkspaceError};
+use sabir_workspace::{EntryKind, ListOptions, Listing, Stop, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,14 +50,14 @@ impl BuiltIn for ListFiles {
     }
 
     async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Listed, String> {
-        words::blocking(move || list(&self.0, &input)).await
+        words::stoppable(move |stop| list(&self.0, &input, stop)).await
     }
 }
 
-fn list(ground: &Ground, input: &Input) -> Result<Listed, String> {
+fn list(ground: &Ground, input: &Input, stop: Stop) -> Result<Listed, String> {
     let folder = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
-    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES };
-    let listing = ground.workspace().list(&folder, options).map_err(|error| match error {
+    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES, stop };
+    let listing = ground.workspace().list(&folder, &options).map_err(|error| match error {
         WorkspaceError::NotAFolder { .. } => format!("`{folder}` is not a folder. Use read_file for files."),
         error => ground.explain(&error),
     })?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{EntryKind, Match, NotText, SearchOptions, SearchResult, Text, WorkPath, WorkspaceError};
+use sabir_workspace::{EntryKind, Match, NotText, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -62,11 +62,11 @@ impl BuiltIn for SearchFiles {
     }
 
     async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Searched, String> {
-        words::blocking(move || search(&self.0, &input)).await
+        words::stoppable(move |stop| search(&self.0, &input, stop)).await
     }
 }
 
-fn search(ground: &Ground, input: &Input) -> Result<Searched, String> {
+fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String> {
     let path = ground.resolve(input.path.as_deref().unwrap_or(".")).map_err(|error| ground.explain(&error))?;
     let options = SearchOptions {
         glob: input.file_pattern.clone().filter(|pattern| !pattern.is_empty()),
@@ -74,6 +74,7 @@ fn search(ground: &Ground, input: &Input) -> Result<Searched, String> {
         max_matches: MAX_MATCHES,
         max_line_bytes: MAX_LINE_BYTES,
         path,
+        stop,
         ..SearchOptions::new(&input.regex)
     };
     let result = ground.workspace().search(&options).map_err(|error| match error {

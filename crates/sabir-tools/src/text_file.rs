@@ -40,19 +40,14 @@ impl TextFile {
 
     /// The change that gives the file another content.
     pub(crate) fn change(&self, content: &str) -> Result<Change, String> {
-        let content = Some(encode(&self.path, self.encoding, content)?);
-        Ok(Change { path: self.path.clone(), expect: Expect::Version(self.version), content })
+        let content = encode(&self.path, self.encoding, content)?;
+        Ok(Change::write(self.path.clone(), content, Expect::Version(self.version)))
     }
 
     /// The two changes that give the file another content and another place, where nothing may be.
     pub(crate) fn moved(&self, to: WorkPath, content: &str) -> Result<[Change; 2], String> {
-        let content = Some(encode(&self.path, self.encoding, content)?);
-        Ok([Change { content: None, ..self.deleted() }, Change { path: to, expect: Expect::Missing, content }])
-    }
-
-    /// The change that deletes the file.
-    pub(crate) fn deleted(&self) -> Change {
-        Change { path: self.path.clone(), expect: Expect::Version(self.version), content: None }
+        let content = encode(&self.path, self.encoding, content)?;
+        Ok(Change::moved(self.path.clone(), Expect::Version(self.version), to, content))
     }
 }
 

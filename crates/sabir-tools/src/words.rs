@@ -1,5 +1,7 @@
 //! From work to words.
 
+use sabir_workspace::Stop;
+
 /// The most bytes of a file that the tools look at.
 pub(crate) const MAX_FILE_BYTES: usize = 32 << 20;
 
@@ -9,6 +11,15 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, String> {
     let broken = "The tool broke down, which is a defect of Sabir and not of the call. Try another way.";
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(broken.to_owned()))
+}
+
+/// As [`blocking`], for work that can be told to stop, as it is when the future is dropped.
+pub(crate) async fn stoppable<T: Send + 'static>(
+    work: impl FnOnce(Stop) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let stop = Stop::default();
+    let _dropped = stop.on_drop();
+    blocking(move || work(stop)).await
 }
 
 /// `1 line`, `2 lines`, `12,345 bytes`.

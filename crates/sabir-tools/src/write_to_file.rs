@@ -102,8 +102,7 @@ fn write(ground: &Ground, input: &Input) -> Result<Written, String> {
     };
     let lines = input.content.lines().count();
     let Some(old) = old else {
-        let content = Some(input.content.as_bytes().to_vec());
-        let change = Change { path: path.clone(), expect: Expect::Missing, content };
+        let change = Change::write(path.clone(), input.content.as_bytes().to_vec(), Expect::Missing);
         ground.make(&[change], &[&input.content])?;
         return Ok(Written { path, lines, before: Before::Nothing, lost_crlf: false });
     };
@@ -117,7 +116,7 @@ fn write(ground: &Ground, input: &Input) -> Result<Written, String> {
     }
     let before = before(&old, text.as_ref(), ground.knows(&path));
     let lost_crlf = text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
-    let change = Change { path: path.clone(), expect: Expect::Version(old.version), content: Some(bytes) };
+    let change = Change::write(path.clone(), bytes, Expect::Version(old.version));
     ground.make(&[change], &[&input.content])?;
     Ok(Written { path, lines, before, lost_crlf })
 }

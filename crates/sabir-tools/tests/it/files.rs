@@ -285,8 +285,8 @@ fn editing() {
         (
             "a.rs",
             "------- SEARCH\n    onne();\n=======\nx\n+++++++ REPLACE",
-            "Nothing was changed in `a.rs`:\nblock 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 2, where \
-             line 1 of SEARCH, \"    onne();\", differs; read the file again and copy the lines exactly, indentation included.\n     \
+            "Nothing was changed in `a.rs`:\nblock 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 2, where its \
+             line 1, \"    onne();\", differs; read the file again and copy the lines exactly, indentation included.\n     \
              2 |     one();",
         ),
         (

@@ -23,6 +23,7 @@ mod providers;
 mod remember;
 mod repairs;
 mod run;
+mod sanitizer;
 mod screen;
 mod spent;
 mod task;

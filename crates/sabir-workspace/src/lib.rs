@@ -13,8 +13,8 @@
 //!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
 //!   ([`supervise`]).
 //!
-//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`edit`] applies SEARCH/REPLACE blocks to a
-//! text, [`unified`] shows what changed.
+//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`Text`] reads bytes as text and writes
+//! them again without loss, [`edit`] applies edits as models write them to a text, [`unified`] shows what changed.
 //!
 //! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads. Linux only,
 //! from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
@@ -84,4 +84,5 @@ pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOpt
 pub use path::{WorkPath, protected};
 pub use search::{Match, SearchOptions, SearchResult};
 pub use stop::{Stop, StopOnDrop};
+pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};
 pub use text::{Encoding, NotInEncoding, NotText, Text};

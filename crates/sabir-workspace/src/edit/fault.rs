@@ -239,7 +239,7 @@ pub(super) fn not_found(origin: &Origin, lines: &Lines<'_>, wanted: &[&str]) -> 
     let (offset, line) = differs.map_or((0, ""), |(offset, line)| (offset, *line));
     let how = difference(lines.bare(start + offset), line);
     let message = format!(
-        "{name} is not in the text; the nearest place is line {}, where its line {}, {:?}, {how}",
+        "{name} is not in the text; the nearest place is line {}, where line {} of {name}, {:?}, {how}",
         start + 1,
         offset + 1,
         cut(line)

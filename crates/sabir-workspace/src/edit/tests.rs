@@ -236,7 +236,7 @@ fn nearest_lines_are_named() {
     let fault = apply_blocks(text, &block("fn two() {\n  2\n}\n", "x\n")).unwrap_err().remove(0);
     assert_eq!(
         fault.to_string(),
-        "block 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 5, where its line 2, \"  2\", \
+        "block 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 5, where line 2 of SEARCH, \"  2\", \
          differs only in its indentation; read the file again and copy the lines exactly, indentation included.\n     \
          5 | fn two() {\n     6 |     2\n     7 | }"
     );

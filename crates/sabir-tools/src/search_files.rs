@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{EntryKind, Match, NotText, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
+use sabir_workspace::{EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,8 +43,8 @@ pub(crate) struct Searched {
     path: WorkPath,
     glob: Option<String>,
     result: SearchResult,
-    /// Whether the path is that of a binary file.
-    binary: bool,
+    /// What the file is that was to be searched, if it is none that can be.
+    unsearched: Option<String>,
 }
 
 impl BuiltIn for SearchFiles {
@@ -85,8 +85,8 @@ fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String
         error => ground.explain(&error),
     })?;
     let SearchOptions { path, glob, .. } = options;
-    let binary = result.matches.is_empty() && is_binary(ground, &path);
-    Ok(Searched { path, glob, result, binary })
+    let unsearched = result.matches.is_empty().then(|| unsearched(ground, &path)).flatten();
+    Ok(Searched { path, glob, result, unsearched })
 }
 
 /// What is wrong with an expression, where, and the usual cause.
@@ -114,11 +114,13 @@ fn bad_regex(regex: &str, reason: &str) -> String {
     }
 }
 
-fn is_binary(ground: &Ground, path: &WorkPath) -> bool {
+/// What a file is that the search takes for a binary one, as it does where there is a NUL.
+fn unsearched(ground: &Ground, path: &WorkPath) -> Option<String> {
     let is_file = ground.workspace().metadata(path).is_ok_and(|found| found.kind == EntryKind::File);
-    let start = is_file.then(|| ground.workspace().read(path, LOOKED_AT_BYTES).ok()).flatten();
-    start.is_some_and(|start| {
-        start.bytes.contains(&0) && matches!(Text::decode(&start.bytes), Err(NotText::Binary { .. }))
+    let start = is_file.then(|| ground.workspace().read(path, LOOKED_AT_BYTES).ok()).flatten()?;
+    start.bytes.contains(&0).then(|| match Text::decode(&start.bytes) {
+        Ok(text) => format!("in {}", text.encoding.name()),
+        Err(_) => "a binary file".to_owned(),
     })
 }
 
@@ -143,8 +145,10 @@ impl From<Searched> for ToolOutput {
 impl Searched {
     fn nothing(&self) -> String {
         let files = count(self.result.files, "file");
+        if let Some(what) = &self.unsearched {
+            return format!("`{}` is {what}, which is not searched. Use execute_command.", self.path);
+        }
         let words = match &self.glob {
-            _ if self.binary => format!("`{}` is a binary file, which is not searched.", self.path),
             Some(glob) if self.result.files == 0 && !self.result.truncated => {
                 format!("No file in `{}` matches `{glob}`, so nothing was searched.", self.path)
             }

@@ -85,4 +85,3 @@ pub use path::{WorkPath, protected};
 pub use search::{Match, SearchOptions, SearchResult};
 pub use stop::{Stop, StopOnDrop};
 pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};
-pub use text::{Encoding, NotInEncoding, NotText, Text};

@@ -45,7 +45,14 @@ impl BuiltIn for ApplyPatch {
 
     fn access(&self, input: &Input) -> Access {
         match Patch::parse(&input.patch) {
-            Ok(patch) => Access::Several(paths(&patch).map(|path| self.0.writing(path)).collect()),
+            Ok(patch) => {
+                let mut all: Vec<_> = paths(&patch).map(|path| self.0.writing(path)).collect();
+                // One path that is none makes the whole patch one that cannot be applied.
+                match all.iter().position(|access| matches!(access, Access::Invalid { .. })) {
+                    Some(at) => all.swap_remove(at),
+                    None => Access::Several(all),
+                }
+            }
             // It will fail, and then say why.
             Err(_) => Access::Nothing,
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use sabir_agent::ToolOutput;
+use sabir_workspace::WorkPath;
 use sabir_workspace::edit::{EditFault, Edited, Level};
-use sabir_workspace::{WorkPath, unified};
 
 use crate::ground::Ground;
 use crate::text_file::TextFile;
-use crate::words::count;
+use crate::words::{self, count};
 
 const MAX_FAULTS: usize = 10;
 /// Of all diffs of one result together; beyond that files are only named.
@@ -46,10 +46,7 @@ pub(crate) struct Changed {
 impl Changed {
     /// A text before and after its change.
     pub(crate) fn new(path: WorkPath, old: &str, edited: &Edited, noun: &'static str) -> Self {
-        let diff = unified(old, &edited.content, "");
-        // The first two lines only name the file.
-        let diff: String = diff.split_inclusive('\n').skip(2).collect();
-        let diff = diff.trim_end_matches('\n').to_owned();
+        let diff = words::diff(old, &edited.content);
         Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: notes(edited, noun) }
     }
 
@@ -84,7 +81,7 @@ fn notes(edited: &Edited, noun: &str) -> Vec<String> {
         match numbers.as_slice() {
             [] => None,
             [_] if edited.hunks.iter().all(|hunk| hunk.level == level) => {
-                Some(format!("Found {how}: check the result."))
+                Some(format!("Found {how}. Check the result."))
             }
             numbers => Some(format!("Found {how}: {noun} {}. Check the result.", numbers.join(", "))),
         }

@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::Access;
-use sabir_workspace::{Change, Expect, Text, Version, WorkPath, Workspace, WorkspaceError, unified};
+use sabir_workspace::{Change, Expect, Text, Version, WorkPath, Workspace, WorkspaceError};
 
 use crate::nearest;
-use crate::words::MAX_FILE_BYTES;
+use crate::words::{self, MAX_FILE_BYTES};
 
 /// Paths that are remembered; beyond that all are forgotten, which costs a check and never a file.
 const MAX_REMEMBERED: usize = 100_000;
@@ -57,7 +57,7 @@ impl Ground {
             Err(WorkspaceError::PathOutside { .. } | WorkspaceError::LinkLeaves { .. }) => {
                 Access::Read { path: path.to_owned(), outside: true }
             }
-            Err(error) => Access::Invalid { reason: error.to_string() },
+            Err(error) => Access::Invalid { reason: format!("{error}.") },
         }
     }
 
@@ -75,7 +75,7 @@ impl Ground {
                 remember(&self.judged, path.to_owned(), real);
                 Access::Write { path: shown, protected }
             }
-            Err(error) => Access::Invalid { reason: error.to_string() },
+            Err(error) => Access::Invalid { reason: format!("{error}.") },
         }
     }
 
@@ -112,14 +112,11 @@ impl Ground {
     pub(crate) fn fresh(&self, path: &WorkPath, version: Version, text: Option<&str>) -> Result<(), String> {
         let known = self.known().files.get(path).cloned();
         let Some((_, old)) = known.filter(|(known, _)| *known != version) else { return Ok(()) };
-        let change = old.as_deref().zip(text).map(|(old, new)| unified(old, new, ""));
+        let change = old.as_deref().zip(text).map(|(old, new)| words::diff(old, new));
         let Some(change) = change.filter(|change| (1..=MAX_TOLD_BYTES).contains(&change.len())) else {
             return Err(stale(path));
         };
         self.learn(path.clone(), version, text);
-        // The first two lines only name the file.
-        let change: String = change.split_inclusive('\n').skip(2).collect();
-        let change = change.trim_end_matches('\n');
         Err(format!(
             "`{path}` changed on disk since you last read or wrote it, so nothing was written. What changed:\n{change}\n[You know \
              it now: redo the change on what the file holds.]"

@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use imagesize::ImageType;
 use sabir_call::Image;
 
+use crate::words;
+
 /// A larger one is refused by providers, who measure it in base64: 5 MiB.
 pub(crate) const MAX_BYTES: usize = (5 << 20) / 4 * 3;
 /// The same, of width and height.
@@ -36,9 +38,9 @@ impl Picture {
     /// refuse every request from then on.
     pub(crate) fn new((format, media_type): (&'static str, &str), bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_BYTES {
-            return Err(format!("the most that can be shown are {} bytes", MAX_BYTES));
+            return Err(format!("at most {} can be", words::bytes(MAX_BYTES as u64)));
         }
-        let size = imagesize::blob_size(bytes).map_err(|error| format!("it is broken: {error}"))?;
+        let size = imagesize::blob_size(bytes).map_err(|_| "it is broken".to_owned())?;
         if size.width == 0 || size.height == 0 {
             return Err("it is empty".to_owned());
         }

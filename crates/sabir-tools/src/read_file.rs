@@ -140,8 +140,8 @@ fn look(
     let size = bytes(found.size_bytes);
     let picture = Picture::new(format, &found.bytes).map_err(|reason| {
         format!(
-            "`{path}` is an image ({}, {size}), and cannot be shown: {reason}. Use execute_command to look into it or to make a \
-             smaller one.",
+            "`{path}` is an image ({}, {size}), and cannot be shown: {reason}. Use execute_command to look into it, or to make \
+             another one of it.",
             format.0
         )
     })?;
@@ -186,7 +186,7 @@ fn show(
     room: &mut Room,
 ) -> Result<Seen, String> {
     let total = text.content.lines().count();
-    if total == 0 && first == 1 {
+    if total == 0 {
         return Ok(Seen::Empty { path: path.to_string() });
     }
     if first > total {

@@ -1,6 +1,6 @@
 //! From work to words.
 
-use sabir_workspace::Stop;
+use sabir_workspace::{Stop, unified};
 
 /// The most bytes of a file that the tools look at.
 pub(crate) const MAX_FILE_BYTES: usize = 32 << 20;
@@ -20,6 +20,15 @@ pub(crate) async fn stoppable<T: Send + 'static>(
     let stop = Stop::default();
     let _dropped = stop.on_drop();
     blocking(move || work(stop)).await
+}
+
+/// What changed between two texts, with the new line numbers: a unified diff without the names of files. Carriage returns at
+/// the ends of lines are left out, as `read_file` does.
+pub(crate) fn diff(old: &str, new: &str) -> String {
+    let diff = unified(old, new, "");
+    // The first two lines only name the file.
+    let diff: String = diff.split_inclusive('\n').skip(2).collect();
+    diff.replace("\r\n", "\n").trim_end_matches('\n').to_owned()
 }
 
 /// `1 line`, `2 lines`, `12,345 bytes`.

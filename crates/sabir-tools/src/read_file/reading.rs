@@ -75,18 +75,19 @@ impl Lines {
 
     fn notes(&self, end: usize) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.first > 1 || end < self.total {
+        if let Some(size) = self.whole_bytes {
+            notes.push(format!(
+                "Lines {} to {end} of {} in the first {} of {}. Use execute_command with `sed -n` for what is behind.",
+                self.first,
+                self.total,
+                bytes(MAX_FILE_BYTES as u64),
+                bytes(size)
+            ));
+        } else if self.first > 1 || end < self.total {
             notes.push(format!("Lines {} to {end} of {}.", self.first, self.total));
         }
         if end < self.wanted {
             notes.push(format!("Read on with start_line {}.", end + 1));
-        }
-        if let Some(size) = self.whole_bytes {
-            notes.push(format!(
-                "The file has {} and read_file sees the first {}. Use execute_command with `sed -n` for the rest.",
-                bytes(size),
-                bytes(MAX_FILE_BYTES as u64)
-            ));
         }
         if self.encoding != Encoding::Utf8 {
             notes.push(format!("The file is {}; edits keep that.", self.encoding.name()));

@@ -271,8 +271,7 @@ fn a_link_that_moved_since_the_approval_is_not_followed() {
 
 #[test]
 fn editing() {
-    let place = Place::with(&[("a.rs", "fn a() {\n    one();\n}\n\nfn b() {\n    two();\n}\n"), ("latin", "")]);
-    place.put("latin", b"caf\xe9\n");
+    let place = Place::with(&[("a.rs", "fn a() {\n    one();\n}\n\nfn b() {\n    two();\n}\n"), ("data", "a\0b\n")]);
     let edit = |path: &str, diff: &str| json!({"path": path, "diff": diff});
     let blocks = "------- SEARCH\n    one();\n=======\n    one();\n    more();\n+++++++ REPLACE\n\n------- SEARCH\n    two();\n=======\n+++++++ REPLACE\n";
     place.done(
@@ -285,8 +284,8 @@ fn editing() {
         (
             "a.rs",
             "------- SEARCH\n    onne();\n=======\nx\n+++++++ REPLACE",
-            "Nothing was changed in `a.rs`:\nblock 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 2, where its \
-             line 1, \"    onne();\", differs; read the file again and copy the lines exactly, indentation included.\n     \
+            "Nothing was changed in `a.rs`:\nblock 1, line 1 of the diff: SEARCH is not in the text; the nearest place is line 2, where \
+             line 1 of SEARCH, \"    onne();\", differs; read the file again and copy the lines exactly, indentation included.\n     \
              2 |     one();",
         ),
         (
@@ -316,4 +315,90 @@ fn editing() {
     let words = place.run("replace_in_file", edit("a.rs", &wrong)).0.content;
     assert!(words.ends_with("\n[2 more of the kind.]"), "{words}");
     assert_eq!(place.get("a.rs"), "fn a() {\n    one();\n    more();\n}\n\nfn b() {\n}\n");
+}
+
+/// A picture of one pixel.
+const DOT: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\nIDATx\x9cc\0\x01\0\0\x05\0\x01\r\n-\xb4\0\0\0\0IEND\xaeB`\x82";
+
+#[test]
+fn pictures_are_shown() {
+    let place = Place::with(&[("a.txt", "x\n")]);
+    place.put("dot.png", DOT);
+    let (output, _) = place.run("read_file", json!({"path": "a.txt", "more_paths": ["dot.png"]}));
+    assert!(!output.failed);
+    let expected = format!("`dot.png` is an image (PNG, 1 × 1, {} bytes), shown below.", DOT.len());
+    assert!(output.content.ends_with(&expected), "{}", output.content);
+    assert_eq!(output.images.len(), 1);
+    assert_eq!(output.images[0].media_type, "image/png");
+    assert!(output.images[0].data.starts_with("iVBORw0KGgo"), "{}", output.images[0].data);
+    // What a provider would refuse is not sent: too many pixels, too many bytes in one result.
+    let mut wide = DOT.to_vec();
+    wide[18] = 0xff;
+    place.put("wide.png", &wide);
+    let (output, _) = place.run("read_file", json!({"path": "wide.png"}));
+    assert!(output.failed && output.content.contains("no side may have more than 8000 pixels"), "{}", output.content);
+    let large = [DOT, &vec![0; 3 << 20]].concat();
+    place.put("large.png", &large);
+    let (output, _) = place.run("read_file", json!({"path": "large.png", "more_paths": ["large.png"]}));
+    assert_eq!(output.images.len(), 1);
+    assert!(output.content.contains("for which there was no room"), "{}", output.content);
+}
+
+#[test]
+fn a_file_of_many_is_shown_as_far_as_there_is_room() {
+    let place = Place::with(&[("a", &"a line of some length\n".repeat(1900)), ("b", "x\n")]);
+    let words = place.run("read_file", json!({"path": "a", "more_paths": ["a", "b"]})).0.content;
+    assert!(words.len() < 70_000, "{}", words.len());
+    assert!(words.contains("Read on with start_line "), "the second");
+    assert!(
+        words.ends_with("b\n[Not read: `b` has 1 line, for which there was no room. Read it by itself.]"),
+        "the third"
+    );
+    let many: Vec<_> = (0..30).map(|number| number.to_string()).collect();
+    place.fails("read_file", json!({"path": "a", "more_paths": many}), "That is 31 files; read at most 20 at a time.");
+    // A name that looks like lines goes before.
+    place.put("c:1-2", "named so\n");
+    place.put("c", "1\n2\n3\n");
+    let words = place.run("read_file", json!({"path": "b", "more_paths": ["c:1-2", "c:2-3"]})).0.content;
+    assert_eq!(words, "b\n1 | x\n\nc:1-2\n1 | named so\n\nc\n2 | 2\n3 | 3\n[Lines 2 to 3 of 3.]");
+}
+
+#[test]
+fn long_texts() {
+    let lines: String =
+        (0..2500).map(|number| format!("{number:>7} a line of some length that fills the file\n")).collect();
+    assert!(lines.len() > 100_000);
+    let place = Place::with(&[("a", "begin\nend\n"), ("b", "begin\nend\n"), ("c", "begin\nend\n")]);
+    let added: String = lines.lines().map(|line| format!("+{line}\n")).collect();
+    let patch = format!("*** Begin Patch\n*** Update File: c\n@@\n-begin\n{added}*** End Patch");
+    let blocks = format!("------- SEARCH\nbegin\n=======\n{lines}+++++++ REPLACE");
+    for (tool, path, arguments) in [
+        ("edit_file", "a", json!({"path": "a", "old_string": "begin\n", "new_string": lines})),
+        ("replace_in_file", "b", json!({"path": "b", "diff": blocks})),
+        ("apply_patch", "c", json!({"patch": patch})),
+    ] {
+        let (output, _) = place.run(tool, arguments);
+        assert!(!output.failed && output.content.len() < 17_000, "{tool}: {}", output.content);
+        assert!(output.content.ends_with("more lines of the diff left out …]"), "{tool}");
+        assert_eq!(place.get(path), format!("{lines}end\n"), "{tool}");
+    }
+    place.done("write_to_file", json!({"path": "d", "content": lines}), "Wrote 2500 lines to the new file `d`.");
+    assert_eq!(place.get("d"), lines);
+}
+
+#[test]
+fn a_patch_that_no_longer_holds_leaves_all_as_it_was() {
+    let place = Place::with(&[("a", "one\n"), ("b", "one\n")]);
+    let patch = |name: &str| format!("*** Update File: {name}\n@@\n-one\n+two\n");
+    let both = json!({"patch": format!("*** Begin Patch\n{}{}*** End Patch", patch("a"), patch("b"))});
+    place.run("read_file", json!({"path": "b"}));
+    place.put("b", "one\nmore\n");
+    let (output, _) = place.run("apply_patch", both.clone());
+    assert!(output.failed && output.content.contains("+more\n"), "{}", output.content);
+    assert_eq!((place.get("a").as_str(), place.get("b").as_str()), ("one\n", "one\nmore\n"));
+    place.done(
+        "apply_patch",
+        both,
+        "Changed `a`, 1 hunk:\n@@ -1 +1 @@\n-one\n+two\nChanged `b`, 1 hunk:\n@@ -1,2 +1,2 @@\n-one\n+two\n more",
+    );
 }

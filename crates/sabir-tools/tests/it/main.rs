@@ -24,12 +24,17 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::editing_by(EditTool::default())
+    }
+
+    /// With the edit tool that is offered.
+    fn editing_by(edit_tool: EditTool) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let registry = Registry::new(builtin(Settings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap()),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-            edit_tool: EditTool::default(),
+            edit_tool,
         }))
         .unwrap();
         Self { root, outside, registry }

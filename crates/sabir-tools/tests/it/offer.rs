@@ -5,25 +5,32 @@ use std::os::unix::fs::symlink;
 use sabir_agent::Access;
 use sabir_call::dialect::dialects;
 use sabir_call::{Lesson, Parallel, ToolChoice};
+use sabir_tools::EditTool;
 use serde_json::{Value, json};
 
 use crate::Place;
 
+/// What a first request costs, in bytes / 4, with each of the edit tools. The rest of a request (instructions, the task) is
+/// less than 500 of that.
 #[test]
 fn the_offer_is_small() {
-    let place = Place::new();
-    let set = place.registry.set();
-    let native: usize = set
-        .iter()
-        .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
-        .map(|spec| spec.to_string().len())
-        .sum();
-    assert!(native / 4 <= 2000, "{} tokens", native / 4);
-    for dialect in dialects() {
-        let choice = ToolChoice::default();
-        let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
-        let taught = lesson.teach(dialect).len();
-        assert!(taught / 4 <= 2000, "{}: {} tokens", dialect.name, taught / 4);
+    for edit_tool in EditTool::ALL {
+        let place = Place::editing_by(edit_tool);
+        let set = place.registry.set();
+        let native: usize = set
+            .iter()
+            .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
+            .map(|spec| spec.to_string().len())
+            .sum();
+        let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.offers(tool.name())).collect();
+        assert_eq!(edit_tools, [edit_tool]);
+        assert!(native / 4 <= 2000, "{edit_tool:?}: {} tokens", native / 4);
+        for dialect in dialects() {
+            let choice = ToolChoice::default();
+            let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
+            let taught = lesson.teach(dialect).len();
+            assert!(taught / 4 <= 2500, "{edit_tool:?}, {}: {} tokens", dialect.name, taught / 4);
+        }
     }
 }
 
@@ -36,7 +43,7 @@ fn specs_are_strict_and_their_examples_run() {
         ["read_file", "list_files", "search_files", "write_to_file", "replace_in_file", "execute_command"]
     );
     assert!(place.registry.set().iter().take(6).eq(&sabir_tools::specs()));
-    for spec in place.registry.set().iter() {
+    for spec in place.registry.set().known() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);
         for argument in spec.arguments() {
@@ -98,6 +105,15 @@ fn accesses() {
             assert!(matches!(access(outside), Access::Invalid { .. }), "{outside}");
         }
     }
+    let patch = |path: &str| json!({"patch": format!("*** Begin Patch\n*** Update File: src/a.rs\n*** Move to: {path}\n*** End Patch")});
+    let both = |other| Access::Several(vec![write("src/a.rs", None), other]);
+    assert_eq!(place.access("apply_patch", patch("b.rs")), both(write("b.rs", None)));
+    assert_eq!(place.access("apply_patch", patch("notes/x")), both(write(".git/x", Some("git's own files"))));
+    assert!(matches!(place.access("apply_patch", patch("../x")), Access::Invalid { .. }));
+    assert_eq!(place.access("apply_patch", json!({"patch": "no patch"})), Access::Nothing);
+    let several = json!({"path": "src/a.rs", "more_paths": ["link/a.rs:1-2", "../x"]});
+    let all = vec![read("src/a.rs", false), read("src/a.rs", false), read("../x", true)];
+    assert_eq!(place.access("read_file", several), Access::Several(all));
     let command = json!({"command": "ls && rm x"});
     assert_eq!(place.access("execute_command", command), Access::Command { command: "ls && rm x".to_owned() });
     assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));

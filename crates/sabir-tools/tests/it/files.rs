@@ -306,7 +306,7 @@ fn editing() {
             "`b.rs` does not exist. Nearest names in `.`: `a.rs`. Use list_files to see what there is. To make a new file use \
              write_to_file.",
         ),
-        ("latin", "x", "`latin` cannot be edited: it is binary: byte 3 is none that text has. Use execute_command."),
+        ("data", "x", "`data` cannot be edited: it is binary: byte 1 is none that text has. Use execute_command."),
         (".", "x", "`.` is a folder, not a regular file; only regular files can be read and written."),
     ] {
         place.fails("replace_in_file", edit(path, diff), expected);

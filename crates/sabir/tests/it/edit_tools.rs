@@ -100,3 +100,37 @@ fn a_tool_that_is_not_offered_runs() {
         assert!(first.contains("apply_patch") && !first.contains("replace_in_file"), "{first}");
     }
 }
+
+/// `parse` knows all of them, whichever a model would be offered; `prompt` shows one.
+#[test]
+fn all_are_read_and_one_is_shown() {
+    let world = World::new();
+    for (tool, arguments) in [
+        ("edit_file", "<path>a</path><old_string>b</old_string><new_string>c</new_string>"),
+        ("replace_in_file", "<path>a</path><diff>------- SEARCH\na\n=======\nb\n+++++++ REPLACE</diff>"),
+        ("apply_patch", "<patch>*** Begin Patch\n*** Delete File: a\n*** End Patch</patch>"),
+    ] {
+        let output = world.piped(&["parse", "--output", "json"], &format!("<{tool}>{arguments}</{tool}>"));
+        let parsed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let call = &parsed["parts"][0];
+        assert_eq!((code(&output), &call["name"], &call["state"]), (0, &json!(tool), &json!("complete")), "{parsed}");
+    }
+    let prompt = world.piped(&["prompt", "--dialect", "cline"], "");
+    let prompt = String::from_utf8(prompt.stdout).unwrap();
+    assert!(prompt.contains("replace_in_file") && !prompt.contains("edit_file") && !prompt.contains("apply_patch"));
+}
+
+/// A first request is at most 10 KB natively; in bytes / 4, at most 2500 tokens natively and 3000 prompted.
+#[test]
+fn a_first_request_is_small() {
+    for tool in EDIT_TOOLS {
+        for (way, most) in WAYS.into_iter().zip([10_000, 10_000, 12_000, 12_000]) {
+            let world = World::new();
+            let provider = world.plays(way, &[end()]);
+            let output = world.run(&provider, way, &["--edit-tool", tool, "do it"]);
+            assert_eq!(code(&output), 0, "{}", stderr(&output));
+            let bytes = provider.requests()[0].body.to_string().len();
+            assert!(bytes <= most, "{tool}, {way:?}: {bytes} bytes");
+        }
+    }
+}

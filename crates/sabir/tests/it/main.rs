@@ -14,6 +14,7 @@ mod cuts;
 mod dialects;
 mod docs;
 mod doctor;
+mod edit;
 mod ends;
 mod explain;
 mod faults;

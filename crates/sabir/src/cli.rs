@@ -74,15 +74,18 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
+    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
+    /// replace, or a whole file. Print what changed. See `sabir help edits`.
+    Edit(EditArguments),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
         command: WireCommand,
     },
     /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), what `lint` finds
-    /// (`help lints`), or provider APIs (`help wires`).
+    /// (`help lints`), how edits are applied (`help edits`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `dialects`, `lints` or `wires`.
+        /// A command, `dialect NAME`, `dialects`, `edits`, `lints` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -283,6 +286,34 @@ pub(crate) struct LintArguments {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EditArguments {
+    /// The file. For a patch, it may be the folder that its paths begin in. A missing file is made where the edit makes one.
+    pub(crate) file: PathBuf,
+    /// The format of the edit. Without it the text tells, but for whole files.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<EditFormat>,
+    /// Write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+}
+
+/// How an edit is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EditFormat {
+    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
+    SearchReplace,
+    /// `*** Begin Patch`.
+    ApplyPatch,
+    /// A JSON object with `old_string` and `new_string`.
+    StringReplace,
+    /// The whole new content.
+    WholeFile,
 }
 
 /// What `lint` does not let pass.

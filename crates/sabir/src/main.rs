@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod dialects;
 mod doctor;
+mod edit;
 mod exit;
 mod explain;
 mod help;
@@ -80,6 +81,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
         Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
+        Some(Command::Edit(arguments)) => edit::edit(arguments),
         Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),

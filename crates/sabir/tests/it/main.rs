@@ -14,6 +14,7 @@ mod cuts;
 mod dialects;
 mod docs;
 mod doctor;
+mod edit;
 mod edit_tools;
 mod ends;
 mod explain;

@@ -18,8 +18,11 @@ use sha2::{Digest, Sha256};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
+mod attributes;
 mod change;
 mod list;
+mod swap;
+mod temp;
 mod write;
 
 pub use change::Change;

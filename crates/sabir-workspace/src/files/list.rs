@@ -5,7 +5,7 @@ use std::path::Path;
 use ignore::{DirEntry, WalkBuilder};
 
 use super::Workspace;
-use super::write::TEMP_START;
+use super::temp::TEMP_START;
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 

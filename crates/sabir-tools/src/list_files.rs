@@ -50,8 +50,8 @@ impl BuiltIn for ListFiles {
 
 fn list(ground: &Ground, input: &Input) -> Result<String, String> {
     let path = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
-    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES };
-    let listing = ground.workspace().list(&path, options).map_err(|error| match error {
+    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES, ..ListOptions::default() };
+    let listing = ground.workspace().list(&path, &options).map_err(|error| match error {
         WorkspaceError::NotAFolder { .. } => format!("`{path}` is not a folder. Use read_file for files."),
         error => ground.explain(&error),
     })?;

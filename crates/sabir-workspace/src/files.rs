@@ -20,13 +20,16 @@ use crate::path::WorkPath;
 
 mod attributes;
 mod change;
+mod ignored;
 mod list;
 mod swap;
 mod temp;
+mod walk;
 mod write;
 
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
+pub(crate) use walk::{Folder, FolderReader};
 pub use write::Expect;
 
 /// Files up to this size are known by their content, larger ones by size, time and inode.

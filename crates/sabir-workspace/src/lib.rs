@@ -68,9 +68,11 @@ pub mod edit;
 mod error;
 mod files;
 mod kernel;
+mod order;
 mod path;
 mod protect;
 mod search;
+mod stop;
 pub mod supervise;
 mod text;
 
@@ -81,4 +83,5 @@ pub use error::WorkspaceError;
 pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
 pub use path::{WorkPath, protected};
 pub use search::{Match, SearchOptions, SearchResult};
+pub use stop::{Stop, StopOnDrop};
 pub use text::{Encoding, NotInEncoding, NotText, Text};

@@ -75,7 +75,7 @@ fn links_that_leave_never_resolve() {
     }
     assert_eq!(kind(place.workspace.read(&place.path("loop"), 10)), "LinkLoop");
     assert_eq!(kind(place.workspace.write(&place.path("loop"), b"x", Expect::Any)), "LinkLoop");
-    assert_eq!(kind(place.workspace.list(&place.path("folder"), ListOptions::default())), "LinkLeaves");
+    assert_eq!(kind(place.workspace.list(&place.path("folder"), &ListOptions::default())), "LinkLeaves");
     assert_eq!(std::fs::read_dir(outside).unwrap().count(), 1);
     assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "secret\n");
 }
@@ -241,7 +241,7 @@ fn readers_see_old_or_new_and_never_a_part() {
 }
 
 #[track_caller]
-fn check_list(place: &Place, folder: &str, options: ListOptions, expected: &str) {
+fn check_list(place: &Place, folder: &str, options: &ListOptions, expected: &str) {
     let listing = place.workspace.list(&place.path(folder), options).unwrap();
     let show = |entry: &Entry| match entry.kind {
         EntryKind::File => entry.path.to_string(),
@@ -263,19 +263,19 @@ fn listings() {
     place.put(".gitignore", "target\n*.log\n!keep.log\n");
     place.link("a/up", "..");
     place.link("out", place.outside.path());
-    let all = ListOptions { recursive: true, max_entries: 100 };
-    check_list(&place, ".", ListOptions::default(), ".gitignore .hidden a/ b.rs out@");
-    check_list(&place, ".", all, ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@");
-    check_list(&place, "a", ListOptions::default(), "a/keep.log a/up@ a/x a/y");
-    check_list(&place, ".", ListOptions { max_entries: 4, ..all }, ".gitignore .hidden a/ a/keep.log more");
+    let all = ListOptions { recursive: true, max_entries: 100, ..ListOptions::default() };
+    check_list(&place, ".", &ListOptions::default(), ".gitignore .hidden a/ b.rs out@");
+    check_list(&place, ".", &all, ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@");
+    check_list(&place, "a", &ListOptions::default(), "a/keep.log a/up@ a/x a/y");
+    check_list(&place, ".", &ListOptions { max_entries: 4, ..all.clone() }, ".gitignore .hidden a/ a/keep.log more");
     check_list(
         &place,
         ".",
-        ListOptions { max_entries: 9, ..all },
+        &ListOptions { max_entries: 9, ..all.clone() },
         ".gitignore .hidden a/ a/keep.log a/up@ a/x a/y b.rs out@",
     );
-    assert_eq!(kind(place.workspace.list(&place.path("b.rs"), all)), "NotAFolder");
-    assert_eq!(kind(place.workspace.list(&place.path("absent"), all)), "Missing");
+    assert_eq!(kind(place.workspace.list(&place.path("b.rs"), &all)), "NotAFolder");
+    assert_eq!(kind(place.workspace.list(&place.path("absent"), &all)), "Missing");
 }
 
 #[test]

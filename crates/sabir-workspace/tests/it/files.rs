@@ -10,7 +10,7 @@ use sabir_workspace::{Entry, EntryKind, Expect, ListOptions, Version, WorkPath, 
 use crate::Place;
 
 /// The name of an error's kind, which is the first word of its debug form.
-fn kind<T>(result: Result<T, WorkspaceError>) -> String {
+pub(crate) fn kind<T>(result: Result<T, WorkspaceError>) -> String {
     match result {
         Ok(_) => "Ok".to_owned(),
         Err(error) => {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
+mod changes;
 mod commands;
+mod faults;
 mod files;
 mod search;
 mod trees;

@@ -1,6 +1,9 @@
 //! The helper of the tests: the supervisor, and an agent that can be killed.
 //!
-//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command as an agent would.
+//! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command as an agent would;
+//! `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` do what [`files`] says.
+
+mod files;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,7 +15,8 @@ fn main() -> ExitCode {
     match args.next() {
         Some(first) if first == supervise::ARGUMENT => supervise::main(args),
         Some(first) if first == "agent" => agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE),
-        _ => ExitCode::from(2),
+        Some(first) => files::main(&first, args).unwrap_or(ExitCode::from(2)),
+        None => ExitCode::from(2),
     }
 }
 

@@ -36,8 +36,8 @@ pub(super) enum Done {
     Nothing,
     /// A file is where none was: this one.
     Created(Box<Stat>),
-    /// The new file has the name, the old one the temporary name.
-    Replaced,
+    /// The new file, this one, has the name, and the old one the temporary name.
+    Replaced(Box<Stat>),
     /// As before, on a file system that cannot exchange names: what is kept is a copy of the old file.
     Copied(Temp),
     /// The old file has the temporary name.
@@ -80,14 +80,7 @@ impl Swap<'_> {
         let (undone, kept) = match std::mem::replace(&mut self.done, Done::Nothing) {
             Done::Nothing => (Ok(()), None),
             Done::Created(ours) => (self.uncreate(&ours), None),
-            Done::Replaced => {
-                let back = rustix::fs::renameat_with(folder, temp, folder, self.name, RenameFlags::EXCHANGE);
-                // Someone else has removed the new file meanwhile.
-                let free = |error| {
-                    if error == Errno::NOENT { self.rename_to_free(temp.as_ref(), self.name) } else { Err(error) }
-                };
-                (back.or_else(free), Some(temp.clone()))
-            }
+            Done::Replaced(ours) => (self.exchange_back(&ours), Some(temp.clone())),
             Done::Deleted => (self.rename_to_free(temp.as_ref(), self.name), Some(temp.clone())),
             Done::Copied(mut copy) => {
                 let undone = rustix::fs::renameat(folder, &copy.name, folder, self.name);
@@ -106,12 +99,13 @@ impl Swap<'_> {
     fn exchange(&mut self) -> Result<(), Trouble> {
         let folder = &self.temp.folder;
         let before = stat(folder, self.name)?.ok_or(Errno::NOENT)?;
+        let ours = Box::new(stat(folder, &self.temp.name)?.ok_or(Errno::NOENT)?);
         match rustix::fs::renameat_with(folder, &self.temp.name, folder, self.name, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return self.copy_and_replace(&before),
             Err(error) => return Err(error.into()),
         }
-        (self.temp.precious, self.done) = (true, Done::Replaced);
+        (self.temp.precious, self.done) = (true, Done::Replaced(ours));
         self.verify(&before)
     }
 
@@ -137,7 +131,7 @@ impl Swap<'_> {
     }
 
     fn create(&mut self) -> Result<(), Errno> {
-        let ours = rustix::fs::statat(&self.temp.folder, &self.temp.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let ours = stat(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
         self.rename_to_free(self.temp.name.as_ref(), self.name)?;
         self.done = Done::Created(Box::new(ours));
         Ok(())
@@ -164,10 +158,20 @@ impl Swap<'_> {
     /// Removes the file that was made, unless another has its name by now.
     fn uncreate(&self, ours: &Stat) -> Result<(), Errno> {
         match stat(&self.temp.folder, self.name)? {
-            Some(found) if found.st_ino == ours.st_ino && found.st_dev == ours.st_dev => {
-                rustix::fs::unlinkat(&self.temp.folder, self.name, AtFlags::empty())
-            }
+            Some(found) if is(&found, ours) => rustix::fs::unlinkat(&self.temp.folder, self.name, AtFlags::empty()),
             _ => Ok(()),
+        }
+    }
+
+    /// Gives the old file its name again, unless something else has it by now: that is someone's, and is not taken away.
+    fn exchange_back(&self, ours: &Stat) -> Result<(), Errno> {
+        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        match stat(folder, self.name)? {
+            None => self.rename_to_free(temp.as_ref(), self.name),
+            Some(found) if is(&found, ours) => {
+                rustix::fs::renameat_with(folder, temp, folder, self.name, RenameFlags::EXCHANGE)
+            }
+            Some(_) => Err(Errno::EXIST),
         }
     }
 
@@ -210,8 +214,13 @@ fn system(error: io::Error) -> Trouble {
     Trouble::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
+/// Whether it is the same file.
+fn is(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
 /// Whether it is the same file, and not written to in between. A rename changes neither.
 fn same(one: &Stat, other: &Stat) -> bool {
-    let key = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    key(one) == key(other)
+    let written = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    is(one, other) && written(one) == written(other)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use sabir_workspace::{Change, Expect, Version};
 
-use crate::Place;
 use crate::files::kind;
+use crate::{Place, skipped};
 
 /// Everything below a folder: mode, inode, and content or target; without the times, which folders change.
 pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, (u32, u64, String)> {
@@ -177,7 +177,7 @@ fn attributes_of_the_user_pass_to_the_new_file() {
         rustix::fs::setxattr(place.inner(name), "user.note", b"kept", flags)
     };
     if let Err(error) = set("script") {
-        eprintln!("skipped: no extended attributes here: {error}");
+        skipped(&format!("no extended attributes here: {error}"));
         return;
     }
     let note = |name: &str| {

@@ -92,8 +92,14 @@ impl Swap<'_> {
             self.temp.precious = false;
             return None;
         };
-        let kept = kept.map(|kept| format!(", its old content is in `{}` beside it", kept));
+        let kept = kept.map(|kept| format!(", its old content is in `{}` beside it", self.rescue(kept)));
         Some(format!("`{}` ({error}{})", self.path, kept.unwrap_or_default()))
+    }
+
+    /// Gives what cannot be put back a name that no later write takes for litter, where the disk still does that much.
+    fn rescue(&self, kept: String) -> String {
+        let name = format!("{}.sabir-old", self.name.to_string_lossy());
+        if self.rename_to_free(kept.as_ref(), name.as_ref()).is_ok() { name } else { kept }
     }
 
     fn exchange(&mut self) -> Result<(), Trouble> {

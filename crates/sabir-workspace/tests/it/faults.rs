@@ -233,6 +233,11 @@ fn what_cannot_be_put_back_is_told() {
     let kept = found.split("its old content is in `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
     assert_eq!(std::fs::read_to_string(place.inner(kept)).unwrap(), "old a");
     assert_eq!(std::fs::read_to_string(place.inner("b")).unwrap(), "old b");
+    // A disk that does something after all: it gets a name that no later write removes.
+    let place = self::place();
+    let found = injected(&place, &["inject=renameat2:error=EIO:when=2..3"], &["a=new a", "b=new b"]).unwrap();
+    assert!(found.contains("its old content is in `a.sabir-old` beside it"), "{found}");
+    assert_eq!(std::fs::read_to_string(place.inner("a.sabir-old")).unwrap(), "old a");
 }
 
 /// A file system that can neither exchange names nor keep a rename from replacing, as some network ones.

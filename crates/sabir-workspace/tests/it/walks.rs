@@ -285,6 +285,15 @@ fn what_nobody_awaits_ends() {
     assert_eq!(kind(place.workspace.list(&WorkPath::root(), &ListOptions { stop, ..all() })), "Stopped");
 }
 
+/// Only what was regular when it was named is opened.
+#[test]
+fn a_search_in_a_fifo_finds_nothing() {
+    let place = Place::new();
+    assert!(std::process::Command::new("mkfifo").arg(place.inner("fifo")).status().unwrap().success());
+    let options = SearchOptions { path: place.path("fifo"), ..SearchOptions::new("a") };
+    assert_eq!(place.workspace.search(&options).unwrap(), Default::default());
+}
+
 /// Exchanges two names, as nobody could in two moves.
 fn exchange(place: &Place, a: &str, b: &str) {
     let flags = rustix::fs::RenameFlags::EXCHANGE;

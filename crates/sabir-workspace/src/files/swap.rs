@@ -224,7 +224,6 @@ fn is(one: &Stat, other: &Stat) -> bool {
 fn is_wanted(found: &Stat, checked: Option<&Stat>) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
         && checked.is_none_or(|checked| same(found, checked))
-        && checked.is_none_or(|checked| same(found, checked))
 }
 
 /// Whether it is the same file, and not written to in between. A rename changes neither.

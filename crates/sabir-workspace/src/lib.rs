@@ -69,13 +69,15 @@ mod error;
 mod files;
 mod kernel;
 mod path;
+mod plain;
 mod protect;
 mod search;
 pub mod supervise;
+mod terminal;
 mod text;
 
 pub use capture::Captured;
-pub use command::{Command, CommandOutcome, End, Stream};
+pub use command::{Command, CommandOutcome, End, Ending, Stream};
 pub use diff::unified;
 pub use error::WorkspaceError;
 pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};

@@ -1,6 +1,6 @@
 //! What can the model do to the world?
 //!
-//! Six tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
+//! Tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
 //! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
 //! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
 //! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
@@ -14,10 +14,16 @@
 //! | `write_to_file` | a whole file | writing |
 //! | `replace_in_file` | parts of a file | writing |
 //! | `execute_command` | anything | a command |
+//! | `read_command_output` | what commands of the task printed | nothing |
+//! | `stop_command` | a job of the task | nothing |
 //!
 //! The tools of a task remember which version of each file the model has seen. `write_to_file` does not overwrite a version that
 //! it has not: a formatter or the user was there in between. They also remember where a path led when a write was judged, and do
 //! not write elsewhere.
+//!
+//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`Jobs`] under a
+//! number, by which `read_command_output` reads it. Commands in the background are jobs, of the same numbers. They end with the
+//! `Jobs`, so a task that is over should [end](Jobs::end) them.
 //!
 //! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
 //! never half.
@@ -29,7 +35,7 @@
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
 //! use sabir_tools::{Settings, builtin};
-//! use sabir_workspace::Workspace;
+//! use sabir_workspace::{Jobs, Lifetime, Workspace};
 //! use serde_json::json;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -38,6 +44,7 @@
 //!     workspace: Arc::new(Workspace::open(folder.path())?),
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+//!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -56,9 +63,11 @@ mod execute_command;
 mod ground;
 mod list_files;
 mod nearest;
+mod read_command_output;
 mod read_file;
 mod replace_in_file;
 mod search_files;
+mod stop_command;
 mod words;
 mod write_to_file;
 
@@ -67,15 +76,17 @@ use std::sync::Arc;
 
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Workspace};
 
 use crate::built_in::{Built, spec};
 use crate::execute_command::ExecuteCommand;
 use crate::ground::Ground;
 use crate::list_files::ListFiles;
+use crate::read_command_output::ReadCommandOutput;
 use crate::read_file::ReadFile;
 use crate::replace_in_file::ReplaceInFile;
 use crate::search_files::SearchFiles;
+use crate::stop_command::StopCommand;
 use crate::write_to_file::WriteToFile;
 
 /// What the tools of a task work on.
@@ -88,13 +99,15 @@ pub struct Settings {
     pub helper: PathBuf,
     /// The whole environment of commands. Nothing else is inherited, so this has to hold `PATH` and `HOME`, and no secrets.
     pub environment: Vec<(String, String)>,
+    /// What commands leave: outputs and jobs.
+    pub jobs: Arc<Jobs>,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
 /// the model has seen.
 #[must_use]
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
+    let (ground, jobs) = (Arc::new(Ground::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
     vec![
         Built::arc(ReadFile(Arc::clone(&ground))),
         Built::arc(ListFiles(Arc::clone(&ground))),
@@ -102,6 +115,8 @@ pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
         Built::arc(WriteToFile(Arc::clone(&ground))),
         Built::arc(ReplaceInFile(ground)),
         Built::arc(ExecuteCommand(settings)),
+        Built::arc(ReadCommandOutput(Arc::clone(&jobs))),
+        Built::arc(StopCommand(jobs)),
     ]
 }
 
@@ -115,6 +130,8 @@ pub fn specs() -> Vec<ToolSpec> {
         spec::<WriteToFile>(),
         spec::<ReplaceInFile>(),
         spec::<ExecuteCommand>(),
+        spec::<ReadCommandOutput>(),
+        spec::<StopCommand>(),
     ]
 }
 

@@ -73,9 +73,11 @@ impl Capture {
         self.plain.push(bytes, &mut |text| self.ends.push(text));
     }
 
-    /// The number of lines so far, those of the screen aside.
+    /// The number of lines so far.
     pub(crate) fn lines(&self) -> u64 {
-        self.ends.newlines + u64::from(self.ends.open)
+        let (newlines, open) = self.plain.held();
+        let open = open || newlines == 0 && self.ends.open;
+        self.ends.newlines + newlines as u64 + u64::from(open)
     }
 
     pub(crate) fn finish(mut self) -> Captured {
@@ -156,6 +158,7 @@ mod tests {
         for piece in pieces {
             capture.push(piece.as_bytes());
         }
+        assert_eq!(capture.lines(), lines);
         let captured = capture.finish();
         assert_eq!(captured.text(), expected);
         assert_eq!((captured.total_bytes(), captured.lines), (pieces.concat().len() as u64, lines));

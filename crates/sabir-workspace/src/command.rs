@@ -1,6 +1,7 @@
 //! Running a shell command in the workspace, under a [supervisor](crate::supervise).
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
@@ -109,6 +110,35 @@ pub enum End {
     Cancelled,
     /// The supervisor died, most likely of the command itself; everything that carried the command's mark was killed.
     SupervisorLost,
+}
+
+/// In words that continue a sentence: `exit code 3`, `ended by SIGKILL (9)`.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit code {code}"),
+            Self::Signaled(signal) => write!(f, "ended by {}", signal_name(*signal)),
+            Self::TimedOut => f.write_str("killed when its time was up"),
+            Self::Cancelled => f.write_str("stopped"),
+            Self::SupervisorLost => f.write_str("lost, because its supervisor was killed"),
+        }
+    }
+}
+
+/// `SIGKILL (9)`; `signal 40` where there is no name.
+fn signal_name(number: i32) -> String {
+    const NAMES: [&str; 15] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM",
+    ];
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    match (index.and_then(|index| NAMES.get(index)), number) {
+        (Some(name), _) => format!("SIG{name} ({number})"),
+        (None, 24) => "SIGXCPU (24)".to_owned(),
+        (None, 25) => "SIGXFSZ (25)".to_owned(),
+        (None, 31) => "SIGSYS (31)".to_owned(),
+        (None, _) => format!("signal {number}"),
+    }
 }
 
 /// Where output came from.

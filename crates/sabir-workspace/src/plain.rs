@@ -59,6 +59,12 @@ impl Plain {
         self.page.pass_on(out);
     }
 
+    /// What is held back: its line endings, and whether a line without one follows.
+    pub(crate) fn held(&self) -> (usize, bool) {
+        let open = self.page.lines.back().is_some_and(|line| !line.is_empty()) || !self.carry.is_empty();
+        (self.page.lines.len() - 1, open)
+    }
+
     /// Hands on the rest: the screen as it stands.
     pub(crate) fn finish(&mut self, out: &mut impl FnMut(&[u8])) {
         if !self.carry.is_empty() {

@@ -62,12 +62,12 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
-    let bench = Bench::new(options, &config, None)?.priced(&chosen)?;
+    let (folder, id) = (config::tasks_folder()?, task::new_id());
+    let bench = Bench::new(options, &config, None, task::jobs(&folder, &id))?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
-    let folder = config::tasks_folder()?;
-    let plan = Plan { prompt, model: &chosen.name, model_id: &chosen.id, protocol };
+    let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
@@ -101,7 +101,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     check_protocol(start, options)?;
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?.priced(&chosen)?;
+    let jobs = task::jobs(&folder, &id);
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), jobs)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output));

@@ -36,11 +36,11 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
         rules.approve(rule).map_err(|error| Failure::internal(error.to_string()))?;
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
-    let bench = Bench::with(workspace, rules, Limits::default(), Some(place))?;
+    let bench = Bench::with(workspace, task::passing_jobs(), rules, Limits::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;
-    let plan = Plan { prompt, model: &told.model, model_id: &told.model, protocol };
+    let plan = Plan { id: task::new_id(), prompt, model: &told.model, model_id: &told.model, protocol };
     let mut open = task::start(&bench, plan, Attended::No, &journals)?;
     let end = bench.drive(&mut open, &model, &mut Taped { user: &mut Progress::default(), tape: &mut tape })?;
 

@@ -183,6 +183,7 @@ impl Reading {
             return match total {
                 0 if running => format!("Output {number} is empty so far; its command is running."),
                 0 => format!("Output {number} is empty; {state}."),
+                _ if self.first <= total => format!("Lines {} to {} were not kept.", self.first, self.last.min(total)),
                 _ if running => format!("Output {number} has nothing new after line {total}; its command is running."),
                 _ => format!(
                     "All {} of output {number} were shown; {state}. Give start_line to see some again.",

@@ -235,6 +235,7 @@ impl Jobs {
         })?;
         state.last = number;
         state.entries.insert(number, entry);
+        self.prune(&mut state);
         Ok(number)
     }
 

@@ -11,10 +11,12 @@
 //!   [`Version`] that was read ([`Expect`]);
 //! * a [`Command`] runs below a supervisor process that inherits every orphan and hangs on a socket to this process, so
 //!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
-//!   ([`supervise`]).
+//!   ([`supervise`]). It prints to pipes or to a terminal of its own;
+//! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
+//!   stopped or nobody holds the `Jobs` any more.
 //!
 //! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`edit`] applies SEARCH/REPLACE blocks to a
-//! text, [`unified`] shows what changed.
+//! text, [`unified`] shows what changed. What commands print is told as plain text, as a screen would show it ([`Captured`]).
 //!
 //! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads. Linux only,
 //! from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.

@@ -4,6 +4,7 @@
 
 mod commands;
 mod files;
+mod jobs;
 mod search;
 mod trees;
 

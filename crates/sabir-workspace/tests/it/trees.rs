@@ -23,7 +23,7 @@ const HIDERS: &str = "
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The processes that work in the place's folder: all that its commands start, the supervisor included, and no zombies.
-fn alive(place: &Place) -> Vec<String> {
+pub(crate) fn alive(place: &Place) -> Vec<String> {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let inside = entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root));
@@ -33,7 +33,7 @@ fn alive(place: &Place) -> Vec<String> {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
         assert!(start.elapsed() < PATIENCE, "{what} did not come");

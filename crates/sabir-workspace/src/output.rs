@@ -241,7 +241,7 @@ pub(crate) fn scan(folder: &Path) -> Vec<(u32, Option<About>)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| {
         let path = entry.path();
-        if !path.extension().is_some_and(|ending| ending == "head") {
+        if path.extension().is_none_or(|ending| ending != "head") {
             return None;
         }
         let number = path.file_stem()?.to_str()?.parse().ok();

@@ -173,7 +173,7 @@ impl Merged<'_> {
     }
 }
 
-fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
+pub(crate) fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
     RegexMatcherBuilder::new()
         // So that `$` matches before `\r\n` as well; the searcher has to agree on it.
         .crlf(true)

@@ -142,7 +142,7 @@ fn one_file(file: &Path, apply: impl Fn(&str, Encoding) -> Result<Edited, Vec<Fa
     })?;
     let bytes = encoded(encoding, &edited.content)?;
     let shown = Shown { path: path.to_string(), old: old.to_owned(), new: edited.content.clone() };
-    let change = Change { path, expect: expected(held.as_ref()), content: Some(bytes) };
+    let change = Change::write(path, bytes, expected(held.as_ref()));
     let (content, hunks) = (edited.content, edited.hunks);
     Ok(Plan { target, changes: vec![change], shown: vec![shown], content, hunks, moved_to: None })
 }
@@ -161,7 +161,9 @@ fn encoded(encoding: Encoding, content: &str) -> Result<Vec<u8>, Refusal> {
 fn write(plan: Plan) -> Result<Plan, Failure> {
     // One file is written as it was read, several are changed together or not at all.
     let written = match plan.changes.as_slice() {
-        [Change { path, expect, content: Some(bytes) }] => plan.target.workspace.write(path, bytes, *expect).map(drop),
+        [Change { path, expect, content: Some(bytes), like: None }] => {
+            plan.target.workspace.write(path, bytes, *expect).map(drop)
+        }
         changes => plan.target.workspace.apply(changes).map(drop),
     };
     written.map_err(|error| Failure::usage(error.to_string()))?;

@@ -6,6 +6,7 @@ mod changes;
 mod commands;
 mod faults;
 mod files;
+mod jobs;
 mod search;
 mod trees;
 mod walks;

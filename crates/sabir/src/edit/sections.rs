@@ -97,9 +97,12 @@ fn one(
         None => add(plan, (path, held.text.content), Some((bytes, edited.content)), expect, is_target),
         Some(to) => {
             free(&to)?;
-            plan.changes.push(Change { path, expect, content: None });
             plan.moved_to = plan.moved_to.take().or_else(|| is_target.then(|| to.to_string()));
-            add(plan, (to, held.text.content), Some((bytes, edited.content)), Expect::Missing, is_target);
+            if is_target {
+                plan.content.clone_from(&edited.content);
+            }
+            plan.shown.push(Shown { path: to.to_string(), old: held.text.content, new: edited.content });
+            plan.changes.extend(Change::moved(path, expect, to, bytes));
         }
     }
     Ok(())
@@ -118,7 +121,10 @@ fn add(
         plan.content.clone_from(&new);
     }
     plan.shown.push(Shown { path: path.to_string(), old, new });
-    plan.changes.push(Change { path, expect, content: bytes });
+    plan.changes.push(match bytes {
+        Some(bytes) => Change::write(path, bytes, expect),
+        None => Change::delete(path, expect),
+    });
 }
 
 /// Which section is meant, and what the paths of the others are relative to.

@@ -20,6 +20,7 @@ mod ends;
 mod explain;
 mod faults;
 mod interactive;
+mod jobs;
 mod kills;
 mod lint;
 mod models;

@@ -25,6 +25,7 @@ mod write;
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
 pub use write::Expect;
+pub(crate) use write::TEMP_START;
 
 /// Files up to this size are known by their content, larger ones by size, time and inode.
 const HASHED_BYTES: u64 = 64 << 20;

@@ -62,6 +62,7 @@
 //! ```
 
 mod capture;
+pub mod checkpoint;
 mod command;
 mod diff;
 pub mod edit;

@@ -20,7 +20,7 @@ use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
 /// The start of the names of temporary files; the process id and a number follow.
-pub(super) const TEMP_START: &str = ".sabir-tmp-";
+pub(crate) const TEMP_START: &str = ".sabir-tmp-";
 const MAX_SWEPT: usize = 4096;
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
@@ -101,7 +101,7 @@ impl Workspace {
     }
 
     /// Removes temporary files of processes that are gone, once for each folder. What cannot be removed is left: it harms nobody.
-    fn sweep(&self, path: &WorkPath, folder: BorrowedFd<'_>) {
+    pub(crate) fn sweep(&self, path: &WorkPath, folder: BorrowedFd<'_>) {
         let parent = path.as_path().parent().unwrap_or(path.as_path()).to_path_buf();
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {

@@ -14,8 +14,10 @@
 //! Whatever happens in between, `kill -9` or a full disk, checkpoints that were taken can be gone back to, and a way back that
 //! was broken off can be gone again: each file is old or new.
 
+use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,6 +45,7 @@ pub use compare::Difference;
 pub use error::CheckpointError;
 pub use object::{Node, NotKept, ObjectId};
 pub use plan::{Goal, Hindrance, Item, Plan};
+pub use shown::name;
 
 use compare::State;
 use log::{Durable, Record};
@@ -274,12 +277,14 @@ impl Checkpoints {
 
     /// Writes down for people which folder the store is about.
     fn name_workspace(&self) -> Result<(), CheckpointError> {
-        use std::os::unix::ffi::OsStrExt;
         let path = self.root.join("workspace");
         if path.exists() {
             return Ok(());
         }
-        std::fs::write(&path, self.workspace.root().as_os_str().as_bytes()).map_err(CheckpointError::io("write", &path))
+        let mut options = std::fs::File::options();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(self.workspace.root().as_os_str().as_bytes()))
+            .map_err(CheckpointError::io("write", &path))
     }
 
     fn take_for(

@@ -224,6 +224,9 @@ fn watch(
     (output, mut tape): (Option<Output>, Tape),
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
+    if bench.keeper.is_none() {
+        print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
+    }
     let mut user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
         Some(Output::Events) => Box::new(EventLines),

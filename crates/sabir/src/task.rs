@@ -21,6 +21,7 @@ use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::repairs;
 
@@ -35,6 +36,8 @@ pub(crate) struct Bench {
     pub(crate) prices: Prices,
     /// Interrupts the task.
     pub(crate) cancel: Cancel,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// What the model is told of its place.
     place: Place,
 }
@@ -97,7 +100,9 @@ impl Bench {
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, None)?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let bench = Self::with(workspace, rules, limits, (keeper, None))?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -133,18 +138,19 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
-        let bench = Self::with(workspace, rules, limits, Some(place))?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let bench = Self::with(workspace, rules, limits, (keeper, Some(place)))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
-        workspace: Workspace,
+        workspace: Arc<Workspace>,
         rules: Rules,
         limits: Limits,
-        place: Option<Place>,
+        (keeper, place): (Option<Arc<Keeper>>, Option<Place>),
     ) -> Result<Self, Failure> {
-        let workspace = Arc::new(workspace);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
@@ -154,6 +160,9 @@ impl Bench {
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
+        if let Some(keeper) = &keeper {
+            tools = Kept::all(tools, keeper);
+        }
         if let Some(place) = &place {
             tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
         }
@@ -161,7 +170,7 @@ impl Bench {
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
         let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
-        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, place })
+        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, keeper, place })
     }
 
     /// How a task is run on this bench.
@@ -200,6 +209,9 @@ impl Bench {
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
         let Open { task, store, first, words } = open;
+        if let Some(keeper) = &self.keeper {
+            keeper.begin(&task.start().task);
+        }
         let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);

@@ -36,7 +36,8 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
         rules.approve(rule).map_err(|error| Failure::internal(error.to_string()))?;
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
-    let bench = Bench::with(workspace, rules, Limits::default(), Some(place))?;
+    // The scratch folder is there to be deleted: no checkpoints.
+    let bench = Bench::with(std::sync::Arc::new(workspace), rules, Limits::default(), (None, Some(place)))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;

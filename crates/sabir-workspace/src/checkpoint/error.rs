@@ -52,8 +52,8 @@ pub enum CheckpointError {
         /// The last call whose checkpoint was removed.
         through: u32,
     },
-    /// The task has changed nothing, or all that it changed has been undone.
-    #[error("the task {task} has nothing to go back from")]
+    /// The task has changed nothing, or not so often, or what it changed has been gone back on.
+    #[error("the task {task} has no changing call left to go back on, or not so many; `sabir checkpoints` lists them")]
     Nothing {
         /// The task.
         task: String,

@@ -12,35 +12,40 @@ use super::plan::Hindrance;
 use super::{CheckpointError, Checkpoints};
 
 /// Larger contents are only said to differ.
-const MAX_TEXT_BYTES: u64 = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_TIME: Duration = Duration::from_millis(500);
 
 impl Checkpoints {
     /// The differences as one text: unified diffs of texts, a line for anything else. Files over a megabyte, and those that are no
-    /// UTF-8 or hold a NUL byte, are only said to differ. `now` gives the content of a file that no checkpoint holds, as it is there
-    /// at this moment, by its path.
+    /// UTF-8 or hold a NUL byte, are only said to differ.
     ///
     /// # Errors
     /// [`CheckpointError::Damaged`] and [`CheckpointError::Io`].
     pub fn diff(&self, differences: &[Difference]) -> Result<String, CheckpointError> {
         let Some(work) = self.work()? else { return Ok(String::new()) };
-        let content = |id: &ObjectId| match work.store().get(id) {
-            Ok(bytes) => Ok(bytes),
-            Err(damaged) => Err(damaged),
+        let content = |path: &Path, id: &ObjectId| {
+            work.store().get(id).or_else(|damaged| {
+                // What a call left that was not sealed is there, and nowhere else.
+                let now = self.place(path).and_then(|path| self.workspace.read(&path, MAX_TEXT_BYTES).ok());
+                now.map(|now| now.bytes).filter(|bytes| ObjectId::of(bytes) == *id).ok_or(damaged)
+            })
         };
-        let mut text = String::new();
-        for difference in differences {
-            text.push_str(&one(difference, &content)?);
-        }
-        Ok(text)
+        differences.iter().map(|difference| one(difference, &content)).collect()
     }
 }
 
-type Content<'a> = &'a dyn Fn(&ObjectId) -> Result<Vec<u8>, CheckpointError>;
+/// A path on one line: as it stands, or in quotes with escapes if it holds control characters.
+#[must_use]
+pub fn name(path: &Path) -> String {
+    let plain = path.display().to_string();
+    if plain.contains(char::is_control) { format!("{plain:?}") } else { plain }
+}
+
+type Content<'a> = &'a dyn Fn(&Path, &ObjectId) -> Result<Vec<u8>, CheckpointError>;
 
 fn one(difference: &Difference, content: Content<'_>) -> Result<String, CheckpointError> {
     let Difference { path, before, after } = difference;
-    let shown = path.display();
+    let shown = name(path);
     let mut lines = String::new();
     if let (Some(old), Some(new)) = (before.as_ref().and_then(mode), after.as_ref().and_then(mode))
         && old != new
@@ -50,8 +55,8 @@ fn one(difference: &Difference, content: Content<'_>) -> Result<String, Checkpoi
     let text = |node: Option<&Node>| -> Result<Option<String>, CheckpointError> {
         match node {
             None => Ok(Some(String::new())),
-            Some(Node::File { size, content: id, .. }) if *size <= MAX_TEXT_BYTES => {
-                Ok(String::from_utf8(content(id)?).ok().filter(|text| !text.contains('\0')))
+            Some(Node::File { size, content: id, .. }) if *size <= MAX_TEXT_BYTES as u64 => {
+                Ok(String::from_utf8(content(path, id)?).ok().filter(|text| !text.contains('\0')))
             }
             Some(_) => Ok(None),
         }
@@ -73,7 +78,7 @@ fn one(difference: &Difference, content: Content<'_>) -> Result<String, Checkpoi
 
 fn unified((old, new): (&str, &str), path: &Path, (was, is): (bool, bool)) -> String {
     let side = |there: bool, letter: char| {
-        if there { format!("{letter}/{}", path.display()) } else { "/dev/null".to_owned() }
+        if there { format!("{letter}/{}", name(path)) } else { "/dev/null".to_owned() }
     };
     let diff = TextDiff::configure().timeout(MAX_TIME).diff_lines(old, new);
     diff.unified_diff().context_radius(3).header(&side(was, 'a'), &side(is, 'b')).to_string()
@@ -81,7 +86,7 @@ fn unified((old, new): (&str, &str), path: &Path, (was, is): (bool, bool)) -> St
 
 /// What happened to a path, in a line.
 fn words(difference: &Difference) -> String {
-    let shown = difference.path.display();
+    let shown = name(&difference.path);
     let what = |node: &Node| node.to_string();
     match (&difference.before, &difference.after) {
         (None, Some(new)) => format!("{shown}: new, {}\n", what(new)),
@@ -104,7 +109,7 @@ impl fmt::Display for Node {
         match self {
             Self::File { size: 1, .. } => f.write_str("a file of 1 byte"),
             Self::File { size, .. } => write!(f, "a file of {size} bytes"),
-            Self::Link { target } => write!(f, "a link to {}", target.display()),
+            Self::Link { target } => write!(f, "a link to {}", name(target)),
             Self::Folder { .. } => f.write_str("a folder"),
             Self::Special => f.write_str("a FIFO, socket or device"),
             Self::NotKept { why, folder: true, .. } => write!(f, "a folder that is not kept ({})", why.words()),

@@ -25,6 +25,7 @@ mod parse;
 mod recordings;
 mod repairs;
 mod tour;
+mod undo;
 mod ways;
 mod wires;
 mod world;

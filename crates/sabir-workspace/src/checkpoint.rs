@@ -39,6 +39,7 @@ mod prune;
 mod shown;
 mod stamps;
 mod store;
+mod stores;
 
 pub use back::Restored;
 pub use compare::Difference;
@@ -46,6 +47,7 @@ pub use error::CheckpointError;
 pub use object::{Node, NotKept, ObjectId};
 pub use plan::{Goal, Hindrance, Item, Plan};
 pub use shown::name;
+pub use stores::prune_stores;
 
 use compare::State;
 use log::{Durable, Record};
@@ -207,6 +209,7 @@ impl Checkpoints {
     pub fn take(&self, mark: Mark, scope: &Scope, stop: &AtomicBool) -> Result<u64, CheckpointError> {
         let mut work = self.work_create()?;
         self.seal_left(&mut work, &mark, stop)?;
+        self.make_room(&mut work, &mark.task, None)?;
         self.take_for(&mut work, (mark, What::Call), scope, stop)
     }
 
@@ -294,7 +297,6 @@ impl Checkpoints {
         scope: &Scope,
         stop: &AtomicBool,
     ) -> Result<u64, CheckpointError> {
-        self.make_room(work, &mark.task)?;
         let before = match scope {
             Scope::All => self.look(work, mark.time_ms, stop, |look| look.whole()),
             Scope::Files(paths) => {
@@ -335,7 +337,7 @@ impl Checkpoints {
         let Some(checkpoint) = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id).cloned() else {
             return Ok(Sealed::Nothing);
         };
-        self.make_room(work, &checkpoint.mark.task)?;
+        self.make_room(work, &checkpoint.mark.task, None)?;
         let root = if checkpoint.whole {
             self.look(work, time_ms, stop, |look| look.whole())
         } else {
@@ -351,7 +353,8 @@ impl Checkpoints {
             work.store_mut().abandon();
         }
         let root = root?;
-        if root == checkpoint.before && checkpoint.what == What::Call {
+        // A call that is taken for interrupted may still be at work, and be sealed once more.
+        if root == checkpoint.before && checkpoint.what == What::Call && !late {
             work.store_mut().abandon();
             work.store_mut().commit(Record::Void { id }, Durable::No)?;
             return Ok(Sealed::Nothing);

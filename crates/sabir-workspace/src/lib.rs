@@ -13,6 +13,8 @@
 //!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
 //!   ([`supervise`]).
 //!
+//! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
+//!
 //! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`edit`] applies SEARCH/REPLACE blocks to a
 //! text, [`unified`] shows what changed.
 //!

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use sabir_agent::{Access, Arguments, Progress, TaskId, Tool, ToolOutput, ToolWork};
 use sabir_call::{CallId, ToolSpec};
 use sabir_workspace::Workspace;
-use sabir_workspace::checkpoint::{Caps, Checkpoints, Mark, ObjectId, Scope};
+use sabir_workspace::checkpoint::{Caps, CheckpointError, Checkpoints, Mark, ObjectId, Scope, prune_stores};
 
 use crate::cli::TaskOptions;
 use crate::config::{self, Config};
@@ -19,6 +19,8 @@ use crate::task;
 
 /// A smaller store could hold no checkpoint worth the name.
 const LEAST_MIB: u64 = 16;
+/// All stores together take at most so many times what one may.
+const STORES: u64 = 4;
 /// Calls that were judged and never ran are forgotten beyond this.
 const MAX_JUDGED: usize = 1000;
 const MAX_LABEL_CHARS: usize = 160;
@@ -28,6 +30,10 @@ const MAX_LABEL_CHARS: usize = 160;
 pub(crate) struct Keeper {
     checkpoints: Arc<Checkpoints>,
     workspace: Arc<Workspace>,
+    /// The folder of all stores, the one of this workspace, and how much all may take in bytes.
+    stores: (PathBuf, PathBuf, u64),
+    /// Whether this keeper has taken a checkpoint.
+    begun: AtomicBool,
     /// Known only when the task is driven; the tools are there before.
     task: OnceLock<TaskId>,
 }
@@ -77,8 +83,13 @@ impl Keeper {
         if options.no_checkpoints || config.checkpoints == Some(false) {
             return Ok(None);
         }
-        let checkpoints = Arc::new(store(workspace, caps(config)?)?);
-        Ok(Some(Arc::new(Self { checkpoints, workspace: Arc::clone(workspace), task: OnceLock::new() })))
+        let caps = caps(config)?;
+        let checkpoints = Arc::new(store(workspace, caps)?);
+        let own = store_folder(&config::data_folder()?, workspace.root());
+        let all = own.parent().unwrap_or(&own).to_path_buf();
+        let stores = (all, own, caps.store_bytes.saturating_mul(STORES));
+        let (workspace, begun, task) = (Arc::clone(workspace), AtomicBool::new(false), OnceLock::new());
+        Ok(Some(Arc::new(Self { checkpoints, workspace, stores, begun, task })))
     }
 
     /// Says which task it is.
@@ -109,7 +120,15 @@ impl Keeper {
     async fn take(&self, mark: Mark, scope: Scope) -> Result<u64, String> {
         let (checkpoints, stop) = (Arc::clone(&self.checkpoints), Arc::new(AtomicBool::new(false)));
         let watch = Stop(Arc::clone(&stop));
-        let taken = tokio::task::spawn_blocking(move || checkpoints.take(mark, &scope, &stop)).await;
+        let first = (!self.begun.swap(true, Ordering::Relaxed)).then(|| self.stores.clone());
+        let work = move || -> Result<u64, CheckpointError> {
+            if let Some((all, own, most)) = first {
+                // Stores of other folders that cannot be removed are no reason not to work in this one.
+                _ = prune_stores(&all, &own, most);
+            }
+            checkpoints.take(mark, &scope, &stop)
+        };
+        let taken = tokio::task::spawn_blocking(work).await;
         drop(watch);
         match taken {
             Ok(Ok(id)) => Ok(id),

@@ -56,12 +56,14 @@ impl Checkpoints {
     pub fn restore(&self, plan: &Plan, goal: &Goal, mark: Mark, force: bool) -> Result<Restored, CheckpointError> {
         let missing = || CheckpointError::NoTask { task: plan.task.clone() };
         let mut work = self.work()?.ok_or_else(missing)?;
+        let stop = AtomicBool::new(false);
+        self.seal_left(&mut work, &mark, &stop)?;
         if self.plan_in(&mut work, &plan.task, goal)? != *plan {
             return Err(CheckpointError::Stale);
         }
+        self.make_room(&mut work, &plan.task, Some(plan.to))?;
         let paths: Vec<_> = plan.paths(force).into_iter().filter_map(|path| self.place(path)).collect();
         let what = if plan.part { What::Part } else { What::Back { to: plan.to } };
-        let stop = AtomicBool::new(false);
         let time_ms = mark.time_ms;
         let id = self.take_for(&mut work, (mark, what), &Scope::Files(paths), &stop)?;
         let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);

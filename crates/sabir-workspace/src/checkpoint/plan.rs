@@ -67,6 +67,13 @@ struct Course {
     broken: bool,
 }
 
+impl Course {
+    /// Whether the calls changed anything in the end.
+    fn differs(&self) -> bool {
+        !alike(self.target.as_ref(), self.expected.as_ref())
+    }
+}
+
 type Courses = BTreeMap<PathBuf, Course>;
 
 impl Hindrance {
@@ -122,7 +129,11 @@ impl Checkpoints {
                 courses = self.named(work, (&chain, paths), courses, &mut memory)?;
                 true
             }
-            _ => false,
+            _ => {
+                // What went and came again is none of the task's any more, whoever changes it.
+                courses.retain(|_, course| course.broken || course.differs());
+                false
+            }
         };
         let paths: Vec<PathBuf> = courses.keys().cloned().collect();
         let now = self.look_only(work, &mut memory, |look| look.alone(&paths))?;
@@ -188,9 +199,12 @@ impl Checkpoints {
         let mut wanted = Courses::new();
         for path in paths {
             let touched = courses.iter().filter(|(known, _)| known.starts_with(path));
-            let touched: Vec<_> = touched.map(|(path, course)| (path.clone(), course.clone())).collect();
-            let seen = whole.is_some();
-            if touched.is_empty() && !seen {
+            let touched = touched.map(|(path, course)| {
+                let broken = course.broken || !course.differs();
+                (path.clone(), Course { broken, ..course.clone() })
+            });
+            let touched: Vec<_> = touched.collect();
+            if touched.is_empty() && whole.is_none() {
                 return Err(CheckpointError::Unseen { path: path.clone() });
             }
             if let Some(root) = whole {
@@ -256,6 +270,7 @@ fn standing(all: &[Checkpoint]) -> Vec<u32> {
     for checkpoint in all {
         before.insert(checkpoint.number, standing.clone());
         match checkpoint.what {
+            What::Call if checkpoint.after.is_some_and(|after| after.root == checkpoint.before) => {}
             What::Call | What::Part => standing.push(checkpoint.number),
             // One that was broken off has to be gone again.
             What::Back { to } if checkpoint.after.is_some_and(|after| !after.late) => {

@@ -28,14 +28,15 @@ struct Live {
 }
 
 impl Checkpoints {
-    /// Sees to it that the next checkpoint fits: it takes at most a quarter of the cap.
-    pub(super) fn make_room(&self, work: &mut Work<'_>, task: &str) -> Result<(), CheckpointError> {
+    /// Sees to it that the next checkpoint fits: it takes at most a quarter of the cap. What the task did from the call of the
+    /// number `from` on stays in any case: somebody is about to go back there.
+    pub(super) fn make_room(&self, work: &mut Work<'_>, task: &str, from: Option<u32>) -> Result<(), CheckpointError> {
         let cap = self.caps.store_bytes;
         let store = work.store_mut();
         if store.size() <= cap / 4 * 3 && store.log_bytes <= LOG_BYTES.min(cap / 4) {
             return Ok(());
         }
-        store.prune(task, cap / 2, cap / 4 * 3)
+        store.prune((task, from), cap / 2, cap / 4 * 3)
     }
 }
 
@@ -48,8 +49,8 @@ impl Store {
     }
 
     /// Keeps the newest checkpoints that fit into `target` bytes, and the newest few of this task if they fit into `most`.
-    fn prune(&mut self, task: &str, target: u64, most: u64) -> Result<(), CheckpointError> {
-        let live = self.choose(task, target, most);
+    fn prune(&mut self, needed: (&str, Option<u32>), target: u64, most: u64) -> Result<(), CheckpointError> {
+        let live = self.choose(needed, target, most);
         self.rescue(&live)?;
         let mut pruned = self.pruned.clone();
         for gone in &self.checkpoints {
@@ -64,13 +65,14 @@ impl Store {
         self.refresh()
     }
 
-    fn choose(&self, task: &str, target: u64, most: u64) -> Live {
+    fn choose(&self, (task, from): (&str, Option<u32>), target: u64, most: u64) -> Live {
         let mut live = Live::default();
         let (mut full, mut own) = (false, 0);
         for checkpoint in self.checkpoints.iter().rev() {
             let protected = checkpoint.mark.task == task && own < PROTECTED;
             own += usize::from(protected);
-            if full && !protected {
+            let needed = checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
+            if full && !protected && !needed {
                 continue;
             }
             let mut added = HashMap::new();
@@ -80,7 +82,7 @@ impl Store {
             let bytes: u64 = live.bytes + added.values().sum::<u64>();
             let room = if protected { most } else { target };
             // The newest one stays in any case: somebody may be about to need it.
-            if bytes <= room || live.checkpoints.is_empty() {
+            if bytes <= room || needed || live.checkpoints.is_empty() {
                 live.bytes = bytes;
                 live.objects.extend(added);
                 live.checkpoints.push(checkpoint.clone());

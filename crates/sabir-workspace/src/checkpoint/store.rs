@@ -77,9 +77,15 @@ pub(super) fn lock(root: &Path, create: bool) -> Result<Option<Lock>, Checkpoint
             Err(rustix::io::Errno::INTR) => {}
             locked => {
                 locked.map_err(|error| CheckpointError::io("lock", &path)(error.into()))?;
-                return Ok(Some(Lock(file)));
+                break;
             }
         }
+    }
+    // The store may have been removed while this one waited; then the lock is that of nothing.
+    let held = file.metadata().map_err(CheckpointError::io("lock", &path))?;
+    match std::fs::metadata(&path) {
+        Ok(found) if found.ino() == held.ino() => Ok(Some(Lock(file))),
+        _ => lock(root, create),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sabir_workspace::Workspace;
 use sabir_workspace::checkpoint::{
-    Caps, CheckpointError, Checkpoints, Goal, Hindrance, Mark, NotKept, Restored, Scope, Sealed,
+    Caps, CheckpointError, Checkpoints, Goal, Hindrance, Mark, NotKept, Restored, Scope, Sealed, prune_stores,
 };
 use tempfile::TempDir;
 
@@ -333,6 +333,26 @@ fn an_edit_between_two_calls_is_the_users() {
 }
 
 #[test]
+fn what_came_back_is_nobodys_business_any_more() {
+    let ground = Ground::new();
+    ground.put("f", "0\n");
+    ground.put("g", "0\n");
+    let checkpoints = ground.checkpoints();
+    ground.call(&checkpoints, || ground.put("g", "1\n"));
+    ground.call(&checkpoints, || fs::remove_file(ground.at("f")).unwrap());
+    ground.undo(&checkpoints);
+    ground.put("f", "user\n");
+    let restored = ground.undo(&checkpoints);
+    assert_eq!((restored.done, restored.left.len()), (1, 0));
+    assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "user\n");
+    // Who names it gets it, if he means it.
+    let goal = Goal::Before(1, vec!["f".into()]);
+    assert_eq!(checkpoints.plan("task", &goal).unwrap().items[0].hindrance, Some(Hindrance::ChangedSince));
+    ground.back(&checkpoints, &goal, true);
+    assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "0\n");
+}
+
+#[test]
 fn single_paths_come_back() {
     let ground = Ground::new();
     ground.sh("mkdir -p src/in && echo a > src/a && echo b > src/in/b && echo c > c && echo free > free");
@@ -588,10 +608,16 @@ fn two_processes_share_a_store() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     whole(&ground);
-    assert!(usable(&ground, "one").is_some() && usable(&ground, "two").is_some());
-    let last = |task| ground.checkpoints().list(Some(task)).unwrap().last().unwrap().number;
-    // Calls, and a way back after every tenth.
-    assert_eq!((last("one"), last("two")), (66, 66));
+    // Calls, and a way back after every tenth as far as it was not removed. The store is small: the slower one may have taken all.
+    for task in ["one", "two"] {
+        let kept = usable(&ground, task);
+        let (list, pruned) =
+            (ground.checkpoints().list(Some(task)).unwrap(), ground.checkpoints().pruned(task).unwrap());
+        assert_eq!(kept, list.first().map(|first| first.number));
+        let last = list.last().map(|last| last.number).or(pruned).unwrap();
+        assert!((60..=66).contains(&last), "{task}: {last}");
+    }
+    assert!(!ground.checkpoints().list(None).unwrap().is_empty());
 }
 
 #[test]
@@ -608,4 +634,28 @@ fn a_full_disk_takes_no_checkpoint_and_harms_none() {
     assert_eq!(checkpoints.list(None).unwrap().len(), 1);
     assert_eq!(ground.undo(&checkpoints).left, []);
     assert_eq!(fs::read_to_string(ground.at("f")).unwrap(), "old\n");
+}
+
+#[test]
+fn the_stores_of_all_folders_are_bounded() {
+    let data = TempDir::new().unwrap();
+    let stores: Vec<PathBuf> = (0..4).map(|number| data.path().join(number.to_string())).collect();
+    let ground = Ground::new();
+    for (at, store) in stores.iter().enumerate() {
+        let workspace = Arc::new(Workspace::open(ground.work.path()).unwrap());
+        let checkpoints = Checkpoints::new(store.clone(), workspace, ground.caps, Vec::new());
+        ground.put("f", vec![b'x'; 500_000]);
+        ground.call(&checkpoints, || ground.put("f", "new\n"));
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000 + at as u64);
+        fs::File::open(store.join("log")).unwrap().set_modified(time).unwrap();
+    }
+    let most = 1_200_000;
+    assert_eq!(prune_stores(data.path(), &stores[0], most).unwrap(), [stores[1].clone(), stores[2].clone()]);
+    assert!(stores[0].exists() && stores[3].exists());
+    assert!(prune_stores(data.path(), &stores[0], most).unwrap().is_empty());
+    // Nobody removes a store that is not one.
+    fs::create_dir(data.path().join("mine")).unwrap();
+    prune_stores(data.path(), &stores[0], 0).unwrap();
+    assert!(data.path().join("mine").exists() && stores[0].exists() && !stores[3].exists());
+    assert!(prune_stores(&data.path().join("missing"), &stores[0], 0).unwrap().is_empty());
 }

@@ -52,12 +52,15 @@ fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn s
         checkpoints.seal(id, time_ms, &stop)?;
         if round % 10 == 9 {
             let goal = Goal::Last(2);
-            // Another process may change what was planned for.
-            while let Err(error) =
-                checkpoints.plan(&task, &goal).and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true))
-            {
-                if !matches!(error, CheckpointError::Stale) {
-                    return Err(error.into());
+            loop {
+                let back =
+                    checkpoints.plan(&task, &goal).and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true));
+                match back {
+                    // Another process may change what was planned for.
+                    Err(CheckpointError::Stale) => {}
+                    // The store is small, and others need it too.
+                    Err(CheckpointError::Pruned { .. } | CheckpointError::NoTask { .. }) | Ok(_) => break,
+                    Err(error) => return Err(error.into()),
                 }
             }
         }

@@ -16,6 +16,8 @@
 //! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
 //!   stopped or nobody holds the `Jobs` any more.
 //!
+//! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
+//!
 //! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`Text`] reads bytes as text and writes
 //! them again without loss, [`edit`] applies edits as models write them to a text, [`unified`] shows what changed. What
 //! commands print is told as plain text, as a screen would show it ([`Captured`]).
@@ -66,6 +68,7 @@
 //! ```
 
 mod capture;
+pub mod checkpoint;
 mod command;
 mod diff;
 pub mod edit;

@@ -64,7 +64,7 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     let chosen = config.choose(options.model.as_deref())?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
-    let means = Means { edit_tool, jobs: task::jobs(&folder, &id) };
+    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None };
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
@@ -103,7 +103,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     check_protocol(start, options)?;
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let means = Means { edit_tool: task::kept_edit_tool(start, options)?, jobs: task::jobs(&folder, &id) };
+    let means =
+        Means { edit_tool: task::kept_edit_tool(start, options)?, jobs: task::jobs(&folder, &id), keeper: None };
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
@@ -227,6 +228,9 @@ fn watch(
     (output, mut tape): (Option<Output>, Tape),
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
+    if bench.keeper.is_none() {
+        print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
+    }
     let mut user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
         Some(Output::Events) => Box::new(EventLines),

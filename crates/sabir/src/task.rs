@@ -22,6 +22,7 @@ use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::repairs;
 
@@ -40,6 +41,8 @@ pub(crate) struct Bench {
     edit_tool: EditTool,
     /// What commands leave: outputs and jobs.
     jobs: Arc<Jobs>,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// What the model is told of its place.
     place: Place,
 }
@@ -61,6 +64,8 @@ pub(crate) struct Means {
     pub(crate) edit_tool: EditTool,
     /// What commands leave: outputs and jobs.
     pub(crate) jobs: Jobs,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 /// What a new task is to do, and with what.
@@ -116,7 +121,9 @@ impl Bench {
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, means, rules, limits, None)?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let bench = Self::with(workspace, Means { keeper, ..means }, rules, limits, None)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -152,21 +159,23 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
-        let means = Means { edit_tool: kept_edit_tool(&told.start, options)?, jobs: passing_jobs() };
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let means = Means { edit_tool: kept_edit_tool(&told.start, options)?, jobs: passing_jobs(), keeper };
         let bench = Self::with(workspace, means, rules, limits, Some(place))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
-        workspace: Workspace,
+        workspace: Arc<Workspace>,
         means: Means,
         rules: Rules,
         limits: Limits,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
-        let Means { edit_tool, jobs } = means;
-        let (workspace, jobs) = (Arc::new(workspace), Arc::new(jobs));
+        let Means { edit_tool, jobs, keeper } = means;
+        let jobs = Arc::new(jobs);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
@@ -178,14 +187,29 @@ impl Bench {
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
+        if let Some(keeper) = &keeper {
+            tools = Kept::all(tools, keeper);
+        }
         if let Some(place) = &place {
             tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
         }
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
-        let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
-        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, edit_tool, jobs, place })
+        Ok(Self {
+            workspace,
+            registry,
+            rules,
+            limits,
+            repairs: Repairs::all(),
+            max_time: None,
+            prices: Prices::default(),
+            cancel: Cancel::default(),
+            edit_tool,
+            jobs,
+            keeper,
+            place,
+        })
     }
 
     /// How a task is run on this bench.
@@ -224,6 +248,9 @@ impl Bench {
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
         let Open { task, store, first, words } = open;
+        if let Some(keeper) = &self.keeper {
+            keeper.begin(&task.start().task);
+        }
         let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);

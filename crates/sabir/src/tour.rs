@@ -2,6 +2,7 @@
 //! folder; everything that is shown comes from them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sabir_agent::{Attended, Limits, Outcome, Rules, Start};
 use sabir_tools::EditTool;
@@ -37,8 +38,9 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
         rules.approve(rule).map_err(|error| Failure::internal(error.to_string()))?;
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
-    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs() };
-    let bench = Bench::with(workspace, means, rules, Limits::default(), Some(place))?;
+    // The scratch folder is there to be deleted: no checkpoints.
+    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None };
+    let bench = Bench::with(Arc::new(workspace), means, rules, Limits::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;

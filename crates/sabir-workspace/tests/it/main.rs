@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 mod changes;
+mod checkpoints;
 mod commands;
 mod faults;
 mod files;

@@ -29,6 +29,7 @@ mod recordings;
 mod repairs;
 mod tools;
 mod tour;
+mod undo;
 mod ways;
 mod wires;
 mod world;

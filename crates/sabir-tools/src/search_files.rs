@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
+use sabir_workspace::{Encoding, EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -118,10 +118,15 @@ fn bad_regex(regex: &str, reason: &str) -> String {
 fn unsearched(ground: &Ground, path: &WorkPath) -> Option<String> {
     let is_file = ground.workspace().metadata(path).is_ok_and(|found| found.kind == EntryKind::File);
     let start = is_file.then(|| ground.workspace().read(path, LOOKED_AT_BYTES).ok()).flatten()?;
-    start.bytes.contains(&0).then(|| match Text::decode(&start.bytes) {
-        Ok(text) => format!("in {}", text.encoding.name()),
-        Err(_) => "a binary file".to_owned(),
-    })
+    if !start.bytes.contains(&0) {
+        return None;
+    }
+    match Text::decode(&start.bytes) {
+        // With a byte order mark it was read as what it is.
+        Ok(Text { encoding: Encoding::Utf16LeMark | Encoding::Utf16BeMark, .. }) => None,
+        Ok(text) => Some(format!("in {}", text.encoding.name())),
+        Err(_) => Some("a binary file".to_owned()),
+    }
 }
 
 impl From<Searched> for ToolOutput {

@@ -69,7 +69,6 @@ fn missing_files() {
     let add = "*** Begin Patch\n*** Add File: f\n+x\n*** End Patch";
     check(None, &[], add, (0, "", b"x\n"));
     check(Some(b"a\n"), &[], add, (4, "file_exists", b"a\n"));
-    check(Some(b"a\n"), &[], "*** Begin Patch\n*** Delete File: f\n*** End Patch", (0, "", b""));
 }
 
 #[test]
@@ -137,8 +136,8 @@ fn patches_of_several_files() {
     let (code, out, _) = pipe(&world, &["edit", &text(&root.join("src/b.rs")), "--output", "json"], patch);
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &out["content"], &out["moved_to"]), (0, &json!("B\n"), &json!("lib/b.rs")), "{out}");
-    let held = ["src/a.rs", "src/b.rs", "lib/b.rs", "new.txt"].map(read);
-    assert_eq!(held.each_ref().map(Option::as_deref), [Some("A\n"), None, Some("B\n"), Some("n\n")]);
+    let held = ["src/a.rs", "lib/b.rs", "new.txt"].map(read);
+    assert_eq!(held.each_ref().map(Option::as_deref), [Some("A\n"), Some("B\n"), Some("n\n")]);
     let out = pipe(&world, &["edit", &text(&root)], "*** Begin Patch\n*** Add File: ../out.txt\n+x\n*** End Patch");
     assert!(out.0 == 2 && out.2.contains("outside the workspace"), "{out:?}");
 }

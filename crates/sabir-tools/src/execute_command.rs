@@ -19,6 +19,8 @@ const MAX_SECONDS: u64 = 600;
 /// Of the output: errors tend to stand at the end.
 const HEAD_BYTES: usize = 12 << 10;
 const TAIL_BYTES: usize = 20 << 10;
+/// What is shown of the output while it comes: nobody reads a flood.
+const PREVIEW_BYTES: usize = 4 << 20;
 /// How long a job is watched before its first output is told.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
@@ -86,15 +88,11 @@ impl BuiltIn for ExecuteCommand {
             return start(&self.0, command, &input.command).await;
         }
         let seconds = limit.unwrap_or(DEFAULT_SECONDS);
-        let (mut out, mut err) = (Decoder::default(), Decoder::default());
-        let on_output = |stream, bytes: &[u8]| match stream {
-            Stream::Stdout => out.push(bytes, progress),
-            Stream::Stderr => err.push(bytes, progress),
-        };
+        let mut preview = Preview { out: Decoder::default(), err: Decoder::default(), left: PREVIEW_BYTES, progress };
         let command = command.timeout(Duration::from_secs(seconds));
+        let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
         let ran = self.0.jobs.run(&self.0.workspace, command, &input.command, on_output).await;
-        out.finish(progress);
-        err.finish(progress);
+        preview.finish();
         ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| format!("{error}."))
     }
 }
@@ -195,6 +193,37 @@ fn started(reading: &Reading) -> ToolOutput {
 
 fn count_seconds(seconds: u64) -> String {
     format!("{seconds} second{}", if seconds == 1 { "" } else { "s" })
+}
+
+/// Shows output while it comes.
+struct Preview<'a> {
+    out: Decoder,
+    err: Decoder,
+    /// How many bytes more are shown.
+    left: usize,
+    progress: Progress<'a>,
+}
+
+impl Preview<'_> {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        let decoder = match stream {
+            Stream::Stdout => &mut self.out,
+            Stream::Stderr => &mut self.err,
+        };
+        self.left = self.left.saturating_sub(bytes.len());
+        decoder.push(bytes, self.progress);
+        if self.left == 0 {
+            (self.progress)("\n[… the rest is not shown while it comes …]\n");
+        }
+    }
+
+    fn finish(mut self) {
+        self.out.finish(self.progress);
+        self.err.finish(self.progress);
+    }
 }
 
 /// Bytes of one stream to text, with characters that are cut between two pieces kept for the next.

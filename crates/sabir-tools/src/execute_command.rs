@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream};
+use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ const MAX_SECONDS: u64 = 600;
 /// Of the output: errors tend to stand at the end.
 const HEAD_BYTES: usize = 12 << 10;
 const TAIL_BYTES: usize = 20 << 10;
+/// What the terminal is, whatever the settings say for pipes.
+const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 /// What is shown of the output while it comes: nobody reads a flood.
 const PREVIEW_BYTES: usize = 4 << 20;
 /// How long a job is watched before its first output is told.
@@ -27,20 +29,19 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// The tool.
 pub(crate) struct ExecuteCommand(pub(crate) Settings);
 
-/// Run a shell command in the workspace folder, and get its exit code and output. There is no input. What it leaves running
-/// ends with it.
+/// Run a shell command in the workspace folder. There is no input. What it leaves running ends with it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The command line.
     command: String,
-    /// Seconds after which it is killed. Default 120; in the background none.
+    /// Seconds until it is killed. Default 120.
     #[schemars(range(min = 1, max = 600))]
     timeout: Option<u64>,
-    /// Give it a terminal, if it refuses to run without one.
+    /// Give it a terminal.
     #[serde(default)]
     terminal: bool,
-    /// For servers: return after 2 seconds, and let it run on as a job.
+    /// For servers: let it run on as a job.
     #[serde(default)]
     background: bool,
 }
@@ -78,7 +79,7 @@ impl BuiltIn for ExecuteCommand {
             .env(self.0.environment.iter().cloned())
             .captured_bytes(HEAD_BYTES, TAIL_BYTES);
         if input.terminal {
-            command = command.terminal();
+            command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         if input.background {
             let command = match limit {
@@ -93,7 +94,12 @@ impl BuiltIn for ExecuteCommand {
         let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
         let ran = self.0.jobs.run(&self.0.workspace, command, &input.command, on_output).await;
         preview.finish();
-        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| format!("{error}."))
+        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| match error {
+            WorkspaceError::Missing { .. } => {
+                "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
+            }
+            error => format!("{error}."),
+        })
     }
 }
 

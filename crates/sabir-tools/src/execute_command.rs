@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream};
+use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,26 +19,29 @@ const MAX_SECONDS: u64 = 600;
 /// Of the output: errors tend to stand at the end.
 const HEAD_BYTES: usize = 12 << 10;
 const TAIL_BYTES: usize = 20 << 10;
+/// What the terminal is, whatever the settings say for pipes.
+const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
+/// What is shown of the output while it comes: nobody reads a flood.
+const PREVIEW_BYTES: usize = 4 << 20;
 /// How long a job is watched before its first output is told.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// The tool.
 pub(crate) struct ExecuteCommand(pub(crate) Settings);
 
-/// Run a shell command in the workspace folder, and get its exit code and output. There is no input. What it leaves running
-/// ends with it.
+/// Run a shell command in the workspace folder. There is no input. What it leaves running ends with it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The command line.
     command: String,
-    /// Seconds after which it is killed. Default 120; in the background none.
+    /// Seconds until it is killed. Default 120.
     #[schemars(range(min = 1, max = 600))]
     timeout: Option<u64>,
-    /// Give it a terminal, if it refuses to run without one.
+    /// Give it a terminal.
     #[serde(default)]
     terminal: bool,
-    /// For servers: return after 2 seconds, and let it run on as a job.
+    /// For servers: let it run on as a job.
     #[serde(default)]
     background: bool,
 }
@@ -76,7 +79,7 @@ impl BuiltIn for ExecuteCommand {
             .env(self.0.environment.iter().cloned())
             .captured_bytes(HEAD_BYTES, TAIL_BYTES);
         if input.terminal {
-            command = command.terminal();
+            command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
         if input.background {
             let command = match limit {
@@ -86,16 +89,17 @@ impl BuiltIn for ExecuteCommand {
             return start(&self.0, command, &input.command).await;
         }
         let seconds = limit.unwrap_or(DEFAULT_SECONDS);
-        let (mut out, mut err) = (Decoder::default(), Decoder::default());
-        let on_output = |stream, bytes: &[u8]| match stream {
-            Stream::Stdout => out.push(bytes, progress),
-            Stream::Stderr => err.push(bytes, progress),
-        };
+        let mut preview = Preview { out: Decoder::default(), err: Decoder::default(), left: PREVIEW_BYTES, progress };
         let command = command.timeout(Duration::from_secs(seconds));
+        let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
         let ran = self.0.jobs.run(&self.0.workspace, command, &input.command, on_output).await;
-        out.finish(progress);
-        err.finish(progress);
-        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| format!("{error}."))
+        preview.finish();
+        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| match error {
+            WorkspaceError::Missing { .. } => {
+                "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
+            }
+            error => format!("{error}."),
+        })
     }
 }
 
@@ -195,6 +199,37 @@ fn started(reading: &Reading) -> ToolOutput {
 
 fn count_seconds(seconds: u64) -> String {
     format!("{seconds} second{}", if seconds == 1 { "" } else { "s" })
+}
+
+/// Shows output while it comes.
+struct Preview<'a> {
+    out: Decoder,
+    err: Decoder,
+    /// How many bytes more are shown.
+    left: usize,
+    progress: Progress<'a>,
+}
+
+impl Preview<'_> {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        let decoder = match stream {
+            Stream::Stdout => &mut self.out,
+            Stream::Stderr => &mut self.err,
+        };
+        self.left = self.left.saturating_sub(bytes.len());
+        decoder.push(bytes, self.progress);
+        if self.left == 0 {
+            (self.progress)("\n[… the rest is not shown while it comes …]\n");
+        }
+    }
+
+    fn finish(mut self) {
+        self.out.finish(self.progress);
+        self.err.finish(self.progress);
+    }
 }
 
 /// Bytes of one stream to text, with characters that are cut between two pieces kept for the next.

@@ -20,19 +20,19 @@ const MAX_LISTED_CHARS: usize = 100;
 /// The tool.
 pub(crate) struct ReadCommandOutput(pub(crate) Arc<Jobs>);
 
-/// Read on in the output of a job, or of a command whose result left something out. Without arguments: list outputs and jobs.
+/// Read output of a job, or what a result left out. Without arguments: list all.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// Number of the output or job.
+    /// Its number.
     output: Option<u32>,
-    /// First line to show. Default: the first not shown yet.
+    /// Default: the first not shown yet.
     #[schemars(range(min = 1))]
     start_line: Option<u64>,
     /// Last line to show.
     #[schemars(range(min = 1))]
     end_line: Option<u64>,
-    /// Show only the lines that match this regular expression.
+    /// Show only lines that match this regex.
     search: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl BuiltIn for ReadCommandOutput {
     const READS_ONLY: bool = false;
 
     fn example() -> Value {
-        json!({"output": 1, "search": "(?i)error"})
+        json!({"output": 1})
     }
 
     fn access(&self, _: &Input) -> Access {

@@ -19,11 +19,11 @@ const MAX_LINE_BYTES: usize = 500;
 /// The tool.
 pub(crate) struct StopCommand(pub(crate) Arc<Jobs>);
 
-/// Stop a job that execute_command left running in the background.
+/// Stop a job.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// Number of the job.
+    /// Its number.
     job: u32,
 }
 

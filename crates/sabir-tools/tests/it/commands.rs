@@ -72,6 +72,14 @@ fn a_flood_is_capped() {
 }
 
 #[test]
+fn a_flood_is_shown_for_a_while() {
+    let (output, streamed) = Place::new().run("execute_command", json!({"command": "yes | head -c 20M"}));
+    assert!(!output.failed);
+    assert!(streamed.len() < 5 << 20, "{}", streamed.len());
+    assert!(streamed.ends_with("y\n\n[… the rest is not shown while it comes …]\n"));
+}
+
+#[test]
 fn output_streams_while_the_command_runs() {
     let place = Place::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -61,6 +61,9 @@ pub(crate) struct Recorded {
     pub(crate) form: Form,
     /// The output limit that the catalogue knew.
     pub(crate) output: Option<u64>,
+    /// Whether the catalogue knew that the model reads no pictures.
+    #[serde(default)]
+    pub(crate) blind: bool,
     pub(crate) deadlines: Deadlines,
     pub(crate) retries: Retries,
 }

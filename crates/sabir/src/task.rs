@@ -161,6 +161,7 @@ impl Bench {
             helper,
             environment: config::command_environment(),
             edit_tool,
+            reach: sabir_tools::Reach::Public,
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);

@@ -37,7 +37,7 @@ pub enum Access {
     },
     /// Asks a server for a document.
     Fetch {
-        /// The address, as the model wrote it.
+        /// The address in its one canonical spelling: what is judged and shown is what is asked for.
         url: String,
     },
     /// All of these. It is judged as the strictest of them.

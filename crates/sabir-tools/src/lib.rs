@@ -11,9 +11,11 @@
 //! | `read_file` | files, up to 64 KiB of them at a time; pictures | reading |
 //! | `list_files` | the names in a folder | reading |
 //! | `search_files` | the lines of files | reading |
+//! | `list_code_definition_names` | source files, up to 1 MiB each | reading |
 //! | `write_to_file` | a whole file | writing |
 //! | `replace_in_file`, `edit_file` | parts of a file | writing |
 //! | `apply_patch` | several files | writing all of them |
+//! | `fetch_url` | public hosts, by GET | fetching |
 //! | `execute_command` | anything | a command |
 //! | `read_command_output` | what commands of the task printed | nothing |
 //! | `stop_command` | a job of the task | nothing |
@@ -38,7 +40,7 @@
 //!
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
-//! use sabir_tools::{EditTool, Settings, builtin};
+//! use sabir_tools::{EditTool, Reach, Settings, builtin};
 //! use sabir_workspace::{Jobs, Lifetime, Workspace};
 //! use serde_json::json;
 //!
@@ -50,6 +52,7 @@
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
 //!     edit_tool: EditTool::default(),
 //!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
+//!     reach: Reach::Public,
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -65,11 +68,14 @@
 
 mod apply_patch;
 mod built_in;
+mod definitions;
 mod edit_file;
 mod edit_tool;
 mod edits;
 mod execute_command;
+mod fetch_url;
 mod ground;
+mod list_code_definition_names;
 mod list_files;
 mod nearest;
 mod picture;
@@ -79,6 +85,7 @@ mod replace_in_file;
 mod search_files;
 mod stop_command;
 mod text_file;
+mod web;
 mod words;
 mod write_to_file;
 
@@ -89,11 +96,15 @@ use sabir_agent::Tool;
 use sabir_call::ToolSpec;
 use sabir_workspace::{Jobs, Workspace};
 
+pub use crate::web::reach::Reach;
+
 use crate::apply_patch::ApplyPatch;
 use crate::built_in::{Built, spec};
 use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
+use crate::fetch_url::FetchUrl;
 use crate::ground::Ground;
+use crate::list_code_definition_names::ListCodeDefinitionNames;
 use crate::list_files::ListFiles;
 use crate::read_command_output::ReadCommandOutput;
 use crate::read_file::ReadFile;
@@ -118,6 +129,8 @@ pub struct Settings {
     pub edit_tool: EditTool,
     /// What commands leave: outputs and jobs.
     pub jobs: Arc<Jobs>,
+    /// Which machines `fetch_url` may ask.
+    pub reach: Reach,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
@@ -130,10 +143,12 @@ pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
         Built::arc(ReadFile(Arc::clone(&ground))),
         Built::arc(ListFiles(Arc::clone(&ground))),
         Built::arc(SearchFiles(Arc::clone(&ground))),
+        Built::arc(ListCodeDefinitionNames(Arc::clone(&ground))),
         Built::arc(WriteToFile(Arc::clone(&ground))),
         Built::offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
         Built::offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
         Built::offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
+        Built::arc(FetchUrl::new(settings.reach.clone())),
         Built::arc(ExecuteCommand(settings)),
         Built::arc(ReadCommandOutput(Arc::clone(&jobs))),
         Built::arc(StopCommand(jobs)),
@@ -147,8 +162,10 @@ pub fn specs() -> Vec<ToolSpec> {
         spec::<ReadFile>(),
         spec::<ListFiles>(),
         spec::<SearchFiles>(),
+        spec::<ListCodeDefinitionNames>(),
         spec::<WriteToFile>(),
         spec::<ReplaceInFile>(),
+        spec::<FetchUrl>(),
         spec::<ExecuteCommand>(),
         spec::<ReadCommandOutput>(),
         spec::<StopCommand>(),

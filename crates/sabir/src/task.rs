@@ -184,6 +184,7 @@ impl Bench {
             environment: config::command_environment(),
             edit_tool,
             jobs: Arc::clone(&jobs),
+            reach: sabir_tools::Reach::Public,
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);

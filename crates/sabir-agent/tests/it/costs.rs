@@ -1,7 +1,7 @@
 //! What a task costs: per answer, in all, over a resume, and where it ends for it.
 
-use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task};
-use sabir_call::{Event, ModelError, ModelErrorKind, Prices, Usage};
+use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task, ToolOutput};
+use sabir_call::{Event, Image, ModelError, ModelErrorKind, Prices, Usage};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, settings};
@@ -68,6 +68,34 @@ fn what_is_not_reported_is_guessed_and_marked() {
     let third = serde_json::to_value(machine.last_answer()).unwrap();
     assert_eq!(third["estimate"]["output"], 2);
     assert!(third["estimate"]["input"].as_u64().unwrap() > input, "{third}");
+}
+
+#[test]
+fn pictures_of_results_are_counted() {
+    let input = |images: usize| {
+        let mut machine = Machine::new(priced());
+        machine.answer("<look><path>a</path></look>");
+        while let Some(effect) = (!machine.open.is_empty()).then(|| machine.open.remove(0)) {
+            match effect {
+                Effect::Weigh(call) => {
+                    let access = machine.access(&call);
+                    machine.step(Input::Weighed(call, access));
+                }
+                Effect::Run(call) => {
+                    let images = vec![Image { media_type: "image/png".into(), data: "aGk=".into() }; images];
+                    machine.step(Input::Ran(call, ToolOutput { images, ..ToolOutput::done("seen") }));
+                }
+                effect => {
+                    assert_eq!(effect, Effect::Ask);
+                    break;
+                }
+            }
+        }
+        machine.open.push(Effect::Ask);
+        answer(&mut machine, usage(None, None));
+        serde_json::to_value(machine.last_answer()).unwrap()["estimate"]["input"].as_u64().unwrap()
+    };
+    assert_eq!(input(2) - input(0), 2000);
 }
 
 #[test]

@@ -44,11 +44,13 @@ fn specs_are_strict_and_their_examples_run() {
             "read_file",
             "list_files",
             "search_files",
+            "list_code_definition_names",
             "write_to_file",
             "replace_in_file",
+            "fetch_url",
             "execute_command",
             "read_command_output",
-            "stop_command"
+            "stop_command",
         ]
     );
     assert!(place.registry.set().iter().take(8).eq(&sabir_tools::specs()));
@@ -63,7 +65,7 @@ fn specs_are_strict_and_their_examples_run() {
     }
     place.put("src/server.rs", "fn main() {\n    let port = 80;\n}\n");
     place.put("src/main.rs", "fn load_config() {}\n".repeat(50));
-    for name in &names[..5] {
+    for name in &names[..6] {
         let example = place.registry.set().get(name).unwrap().examples[0].clone();
         let (output, _) = place.run(name, Value::Object(example));
         assert!(!output.failed, "{name}: {}", output.content);
@@ -76,6 +78,7 @@ fn only_reading_tools_run_at_the_same_time() {
     let place = Place::new();
     let reads = |name| place.registry.get(name).unwrap().reads_only();
     assert!(reads("read_file") && reads("list_files") && reads("search_files"));
+    assert!(reads("list_code_definition_names") && reads("fetch_url"));
     assert!(!reads("write_to_file") && !reads("replace_in_file") && !reads("execute_command"));
 }
 

@@ -211,7 +211,8 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
     let jobs = Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing));
     let helper = PathBuf::from(env!("CARGO_BIN_EXE_sabir"));
     let edit_tool = sabir_tools::EditTool::default();
-    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, jobs };
+    let reach = sabir_tools::Reach::Public;
+    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, jobs, reach };
     let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
     let mut rules = Rules::default();
     rules.approve("all").unwrap();

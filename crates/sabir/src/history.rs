@@ -52,6 +52,10 @@ pub(crate) fn diff(arguments: &HistoryArguments) -> Result<Exit, Failure> {
     let task = place.task(name.as_deref())?;
     let goal = count.map_or(Goal::Start, Goal::Last);
     let differences = place.checkpoints.differences(&task, &goal).map_err(failure)?;
+    let pruned = place.checkpoints.pruned(&task).map_err(failure)?;
+    if let (Goal::Start, Some(through)) = (&goal, pruned) {
+        print::err(&format!("sabir: the checkpoints up to call {through} were removed; this is what changed since\n"));
+    }
     match arguments.output {
         Whole::Json => {
             let one = |difference: &sabir_workspace::checkpoint::Difference| -> Result<Value, Failure> {

@@ -97,6 +97,9 @@ fn preview(place: &Place, plan: &Plan, consent: Consent) -> Result<String, Failu
         let why = item.hindrance.as_ref().filter(|_| !item.goes(consent.force));
         let line = match why {
             Some(why) => format!("  leave alone  {shown}: {why}\n"),
+            None if matches!(item.now, Some(Node::NotKept { .. })) => {
+                format!("  {:<11}  {shown} (what is there now is not kept)\n", action(item))
+            }
             None => format!("  {:<11}  {shown}\n", action(item)),
         };
         text.push_str(&line);

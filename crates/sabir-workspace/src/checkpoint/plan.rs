@@ -54,6 +54,8 @@ pub enum Hindrance {
     OtherTask(String),
     /// What was there is not kept. This cannot be forced.
     NotKept(NotKept),
+    /// Somebody else has changed it, and what is there now could not be kept. This cannot be forced.
+    Lost(NotKept),
     /// A FIFO, a socket or a device was there. This cannot be forced.
     Special,
 }
@@ -315,10 +317,12 @@ fn hindrance(course: &Course, now: Option<&Node>, other: Option<&String>) -> Opt
     if let Some(Node::NotKept { why, folder: true, .. }) = &course.expected {
         return Some(Hindrance::NotKept(*why));
     }
-    if course.broken || !alike(course.expected.as_ref(), now) {
-        return Some(Hindrance::ChangedSince);
+    let changed = course.broken || !alike(course.expected.as_ref(), now);
+    match now {
+        Some(Node::NotKept { why, .. }) if changed || other.is_some() => Some(Hindrance::Lost(*why)),
+        _ if changed => Some(Hindrance::ChangedSince),
+        _ => other.map(|task| Hindrance::OtherTask(task.clone())),
     }
-    other.map(|task| Hindrance::OtherTask(task.clone()))
 }
 
 /// Whether two states of one path are the same to somebody who looks at this path alone.

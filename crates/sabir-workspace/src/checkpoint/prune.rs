@@ -3,7 +3,7 @@
 //! What is kept is written anew before what is removed goes, so a crash in between costs disk space until the next time, and no
 //! checkpoint.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::CheckpointError;
 use super::log::{self, Record};
@@ -16,6 +16,8 @@ use super::{Checkpoint, Checkpoints, Work};
 const PROTECTED: usize = 3;
 /// A log beyond this is read too slowly.
 const LOG_BYTES: u64 = 32 << 20;
+/// More checkpoints than this are looked through too slowly.
+const CHECKPOINTS: usize = 5000;
 /// Tasks whose removed checkpoints are remembered.
 const TASKS: usize = 1000;
 
@@ -67,12 +69,16 @@ impl Store {
 
     fn choose(&self, (task, from): (&str, Option<u32>), target: u64, most: u64) -> Live {
         let mut live = Live::default();
-        let (mut full, mut own) = (false, 0);
+        let (mut full, mut own, mut cut) = (false, 0, HashSet::new());
         for checkpoint in self.checkpoints.iter().rev() {
             let protected = checkpoint.mark.task == task && own < PROTECTED;
             own += usize::from(protected);
             let needed = checkpoint.mark.task == task && from.is_some_and(|from| checkpoint.number >= from);
-            if full && !protected && !needed {
+            full |= live.checkpoints.len() >= CHECKPOINTS;
+            // Behind a checkpoint that goes, no older one of its task is of use.
+            let ended = cut.contains(checkpoint.mark.task.as_str());
+            if !needed && (ended || (full && !protected)) {
+                cut.insert(checkpoint.mark.task.as_str());
                 continue;
             }
             let mut added = HashMap::new();
@@ -88,6 +94,7 @@ impl Store {
                 live.checkpoints.push(checkpoint.clone());
             } else {
                 full = true;
+                cut.insert(checkpoint.mark.task.as_str());
             }
         }
         live.checkpoints.reverse();

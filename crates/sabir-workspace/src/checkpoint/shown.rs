@@ -124,6 +124,7 @@ impl fmt::Display for Hindrance {
             Self::ChangedSince => f.write_str("somebody else has changed it since"),
             Self::OtherTask(task) => write!(f, "the task {task} has changed it since"),
             Self::NotKept(why) => write!(f, "it is not kept: {}", why.words()),
+            Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.words()),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
         }
     }

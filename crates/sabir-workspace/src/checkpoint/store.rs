@@ -140,7 +140,7 @@ impl Store {
                 self.checkpoints.push(checkpoint);
             }
             Record::Sealed { id, after } => {
-                if let Some(checkpoint) = self.checkpoints.iter_mut().find(|checkpoint| checkpoint.id == id) {
+                if let Some(checkpoint) = self.checkpoints.iter_mut().rev().find(|checkpoint| checkpoint.id == id) {
                     checkpoint.after = Some(after);
                 }
             }

@@ -50,7 +50,7 @@ fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn s
         let id = checkpoints.take(mark(), &scope, &stop)?;
         workspace.write(
             &path,
-            format!("{task} {} {round}\n", std::process::id()).repeat(3000).as_bytes(),
+            format!("{task} {} {round}\n", std::process::id()).repeat(1500).as_bytes(),
             Expect::Any,
         )?;
         checkpoints.seal(id, time_ms, &stop)?;

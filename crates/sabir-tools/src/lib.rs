@@ -15,6 +15,8 @@
 //! | `replace_in_file`, `edit_file` | parts of a file | writing |
 //! | `apply_patch` | several files | writing all of them |
 //! | `execute_command` | anything | a command |
+//! | `read_command_output` | what commands of the task printed | nothing |
+//! | `stop_command` | a job of the task | nothing |
 //!
 //! A model is offered one of the three tools that change parts of files, the one that models of its kind are trained on
 //! ([`EditTool`]); a call of another is understood all the same.
@@ -22,6 +24,10 @@
 //! The tools of a task remember which version of each file the model has seen, and write none in place of another: a formatter
 //! or the user was there in between, so the model is shown first what changed. They also remember where a path led when a write
 //! was judged, and do not write elsewhere.
+//!
+//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`Jobs`] under a
+//! number, by which `read_command_output` reads it. Commands in the background are jobs, of the same numbers. They end with the
+//! `Jobs`, so a task that is over should [end](Jobs::end) them.
 //!
 //! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
 //! never half.
@@ -33,7 +39,7 @@
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
 //! use sabir_tools::{EditTool, Settings, builtin};
-//! use sabir_workspace::Workspace;
+//! use sabir_workspace::{Jobs, Lifetime, Workspace};
 //! use serde_json::json;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -43,6 +49,7 @@
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
 //!     edit_tool: EditTool::default(),
+//!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -66,9 +73,11 @@ mod ground;
 mod list_files;
 mod nearest;
 mod picture;
+mod read_command_output;
 mod read_file;
 mod replace_in_file;
 mod search_files;
+mod stop_command;
 mod text_file;
 mod words;
 mod write_to_file;
@@ -78,7 +87,7 @@ use std::sync::Arc;
 
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Workspace};
 
 use crate::apply_patch::ApplyPatch;
 use crate::built_in::{Built, spec};
@@ -86,9 +95,11 @@ use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
 use crate::ground::Ground;
 use crate::list_files::ListFiles;
+use crate::read_command_output::ReadCommandOutput;
 use crate::read_file::ReadFile;
 use crate::replace_in_file::ReplaceInFile;
 use crate::search_files::SearchFiles;
+use crate::stop_command::StopCommand;
 use crate::write_to_file::WriteToFile;
 
 pub use crate::edit_tool::{EditTool, EditToolError};
@@ -105,13 +116,15 @@ pub struct Settings {
     pub environment: Vec<(String, String)>,
     /// The tool that the model is offered to change parts of files.
     pub edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    pub jobs: Arc<Jobs>,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
 /// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::offered).
 #[must_use]
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
+    let (ground, jobs) = (Arc::new(Ground::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
     let edit_tool = settings.edit_tool;
     vec![
         Built::arc(ReadFile(Arc::clone(&ground))),
@@ -122,6 +135,8 @@ pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
         Built::offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
         Built::offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
         Built::arc(ExecuteCommand(settings)),
+        Built::arc(ReadCommandOutput(Arc::clone(&jobs))),
+        Built::arc(StopCommand(jobs)),
     ]
 }
 
@@ -135,6 +150,8 @@ pub fn specs() -> Vec<ToolSpec> {
         spec::<WriteToFile>(),
         spec::<ReplaceInFile>(),
         spec::<ExecuteCommand>(),
+        spec::<ReadCommandOutput>(),
+        spec::<StopCommand>(),
     ]
 }
 

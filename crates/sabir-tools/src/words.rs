@@ -55,6 +55,30 @@ pub(crate) fn bytes(number: u64) -> String {
     count(usize::try_from(number).unwrap_or(usize::MAX), "byte")
 }
 
+/// `1 process`, `2 processes`.
+pub(crate) fn processes(number: u32) -> String {
+    format!("{number} process{}", if number == 1 { "" } else { "es" })
+}
+
+/// `1,048,576`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut words = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            words.push(',');
+        }
+        words.push(digit);
+    }
+    words
+}
+
+/// A sentence that begins with a capital.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), chars.as_str()))
+}
+
 /// The start of a line that is too long, and how much is missing.
 pub(crate) fn cut(line: &str, max_bytes: usize) -> String {
     let kept = line.get(..line.floor_char_boundary(max_bytes)).unwrap_or_default();
@@ -73,6 +97,12 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let words = runtime.block_on(blocking::<()>(|| panic!("on purpose"))).unwrap_err();
         assert!(words.starts_with("The tool broke down"), "{words}");
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!([0, 999, 1000, 1_048_576].map(grouped), ["0", "999", "1,000", "1,048,576"]);
+        assert_eq!([1, 2].map(processes), ["1 process", "2 processes"]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod write;
 
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
+pub(crate) use temp::TEMP_START;
 pub(crate) use walk::{Folder, FolderReader};
 pub use write::Expect;
 

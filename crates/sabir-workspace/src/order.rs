@@ -58,7 +58,8 @@ pub(crate) fn in_order<J: Send, P: Send, W: FnMut(J) -> Vec<(Key, Next<J, P>)>>(
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            scope.spawn(|| shared.work(worker()));
+            // Where no more threads are to be had, those that are do the work.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || shared.work(worker()));
         }
         shared.work(worker());
     });

@@ -107,19 +107,26 @@ impl Workspace {
         let start = self.resolve(&options.path)?;
         let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
             (EntryKind::Folder, _, _) => Job::Folder(self.folder(start.as_path())),
-            (_, Some(parent), Some(name)) if glob.as_ref().is_none_or(|glob| meets(glob, start.as_path())) => {
+            (EntryKind::File, Some(parent), Some(name))
+                if glob.as_ref().is_none_or(|glob| meets(glob, start.as_path())) =>
+            {
                 Job::Files(Files { folder: parent.to_path_buf(), names: vec![name.to_os_string()] })
             }
             _ => return Ok(SearchResult::default()),
         };
         let merged =
             Mutex::new(Merged { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
+        // Those who are in the middle of a large file when the last match is found need not finish it.
+        let over = Stop::default();
         let worker = || {
-            let mut worker = Worker::new(self, options, &matcher, glob.as_ref());
+            let mut worker = Worker::new(self, options, &matcher, glob.as_ref(), &over);
             let merged = &merged;
             move |job| worker.work(job, || merged.lock().unwrap_or_else(PoisonError::into_inner).room())
         };
-        let take = |part| merged.lock().unwrap_or_else(PoisonError::into_inner).take(part);
+        let take = |part| {
+            let flow = merged.lock().unwrap_or_else(PoisonError::into_inner).take(part);
+            flow.map_break(|()| over.ask())
+        };
         let ahead = options.max_matches.max(MIN_AHEAD);
         in_order((Key::of(start.as_path()), first), ahead, &options.stop, worker, take);
         if options.stop.is_asked() {
@@ -166,7 +173,7 @@ impl Merged<'_> {
     }
 }
 
-fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
+pub(crate) fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
     RegexMatcherBuilder::new()
         // So that `$` matches before `\r\n` as well; the searcher has to agree on it.
         .crlf(true)

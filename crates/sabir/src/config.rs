@@ -9,6 +9,8 @@
 //! approve = ["edits"]               # as --approve
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
+//! checkpoints = true                # false: what a task changes cannot be undone
+//! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
@@ -58,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
+    pub(crate) checkpoints: Option<bool>,
+    pub(crate) checkpoints_mib: Option<u64>,
     providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
@@ -266,10 +270,15 @@ fn scalars(value: &toml::Value) -> Vec<String> {
 
 /// Where tasks are kept: `~/.local/share/sabir/tasks`, or under `$XDG_DATA_HOME`.
 pub(crate) fn tasks_folder() -> Result<PathBuf, Failure> {
+    Ok(data_folder()?.join("tasks"))
+}
+
+/// Where Sabir keeps its own files: `~/.local/share/sabir`, or under `$XDG_DATA_HOME`.
+pub(crate) fn data_folder() -> Result<PathBuf, Failure> {
     let places = etcetera::choose_base_strategy().map_err(|error| {
         Failure::usage(format!("there is no home folder to keep tasks in ({error}): set HOME or XDG_DATA_HOME"))
     })?;
-    Ok(places.data_dir().join("sabir").join("tasks"))
+    Ok(places.data_dir().join("sabir"))
 }
 
 /// What commands get of our environment: names that programs need to work at all, and none that holds a secret.

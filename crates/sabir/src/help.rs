@@ -1,4 +1,4 @@
-//! `help`: a command, a dialect, how to define one, what `lint` finds, or the wires.
+//! `help`: a command, a dialect, how to define one, what `lint` finds, how edits are applied, or the wires.
 
 use clap::CommandFactory;
 use sabir_call::nearest;
@@ -11,6 +11,9 @@ use crate::{dialects, print};
 /// How dialects look, and how to define one.
 const DIALECTS: &str = include_str!("../../../docs/dialects.md");
 
+/// How edits are applied.
+const EDITS: &str = include_str!("../../../docs/edits.md");
+
 /// What wires are, and how to look at what they carry.
 const WIRES: &str = include_str!("../../../docs/wires.md");
 
@@ -21,6 +24,7 @@ pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
         ["dialect", name] => return dialects::dialects(Some(name), Output::Text),
         ["dialect"] => return dialects::dialects(None, Output::Text),
         ["dialects"] => print::out(DIALECTS),
+        ["edits"] => print::out(EDITS),
         ["wires"] => print::out(WIRES),
         ["lints"] => {
             let lines: String = LINTS.iter().map(|lint| format!("{}\n    {}\n", lint.name, lint.doc)).collect();
@@ -37,7 +41,7 @@ fn of_command(words: &[&str]) -> Result<String, Failure> {
     let mut command = &mut root;
     for word in words {
         let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
-        let topics = ["dialect", "dialects", "lints", "wires"];
+        let topics = ["dialect", "dialects", "edits", "lints", "wires"];
         command = command.find_subcommand_mut(word).ok_or_else(|| {
             let near = nearest(word, names.iter().map(String::as_str).chain(topics));
             let hint = near.map_or_else(

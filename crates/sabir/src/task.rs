@@ -14,7 +14,7 @@ use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
 use sabir_tools::{EditTool, EditToolError};
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Lifetime, Workspace};
 use tokio::runtime::Runtime;
 
 use crate::cassette::Told;
@@ -22,6 +22,7 @@ use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::repairs;
 
@@ -38,6 +39,10 @@ pub(crate) struct Bench {
     pub(crate) cancel: Cancel,
     /// What the model changes parts of files with.
     edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    jobs: Arc<Jobs>,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// What the model is told of its place.
     place: Place,
 }
@@ -53,8 +58,19 @@ pub(crate) struct Place {
     pub(crate) results: Vec<String>,
 }
 
+/// What the tools of a task work with, besides its folder.
+pub(crate) struct Means {
+    /// What the model changes parts of files with.
+    pub(crate) edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    pub(crate) jobs: Jobs,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
 /// What a new task is to do, and with what.
 pub(crate) struct Plan<'a> {
+    pub(crate) id: TaskId,
     pub(crate) prompt: String,
     /// The model's name as the user gives it, and as the provider does.
     pub(crate) model: &'a str,
@@ -94,7 +110,7 @@ impl Bench {
         options: &TaskOptions,
         config: &Config,
         folder: Option<&Path>,
-        edit_tool: EditTool,
+        means: Means,
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
@@ -105,7 +121,9 @@ impl Bench {
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, edit_tool, None)?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let bench = Self::with(workspace, Means { keeper, ..means }, rules, limits, None)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -141,19 +159,23 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
-        let bench = Self::with(workspace, rules, limits, kept_edit_tool(&told.start, options)?, Some(place))?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let means = Means { edit_tool: kept_edit_tool(&told.start, options)?, jobs: passing_jobs(), keeper };
+        let bench = Self::with(workspace, means, rules, limits, Some(place))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
-        workspace: Workspace,
+        workspace: Arc<Workspace>,
+        means: Means,
         rules: Rules,
         limits: Limits,
-        edit_tool: EditTool,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
-        let workspace = Arc::new(workspace);
+        let Means { edit_tool, jobs, keeper } = means;
+        let jobs = Arc::new(jobs);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
@@ -161,17 +183,33 @@ impl Bench {
             helper,
             environment: config::command_environment(),
             edit_tool,
+            jobs: Arc::clone(&jobs),
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
+        if let Some(keeper) = &keeper {
+            tools = Kept::all(tools, keeper);
+        }
         if let Some(place) = &place {
             tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
         }
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
-        let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
-        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, edit_tool, place })
+        Ok(Self {
+            workspace,
+            registry,
+            rules,
+            limits,
+            repairs: Repairs::all(),
+            max_time: None,
+            prices: Prices::default(),
+            cancel: Cancel::default(),
+            edit_tool,
+            jobs,
+            keeper,
+            place,
+        })
     }
 
     /// How a task is run on this bench.
@@ -210,13 +248,17 @@ impl Bench {
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
         let Open { task, store, first, words } = open;
+        if let Some(keeper) = &self.keeper {
+            keeper.begin(&task.start().task);
+        }
         let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
-            Driver { model, registry: &self.registry, store, user, cancel, max_time }
-                .run(task, first.take(), words.take())
-                .await
+            let driver = Driver { model, registry: &self.registry, store, user, cancel, max_time };
+            let ended = driver.run(task, first.take(), words.take()).await;
+            self.jobs.end().await;
+            ended
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
         runtime.shutdown_timeout(Duration::from_millis(200));
@@ -287,12 +329,27 @@ pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
     }
 }
 
+/// A name that no task has.
+pub(crate) fn new_id() -> TaskId {
+    TaskId::new(uuid::Uuid::now_v7().to_string())
+}
+
+/// The outputs and jobs of a task, kept beside its journal in that folder.
+pub(crate) fn jobs(folder: &Path, id: &TaskId) -> Jobs {
+    Jobs::new(folder.join(format!("{id}.outputs")), Lifetime::Lasting)
+}
+
+/// The outputs and jobs of a task that leaves nothing behind.
+pub(crate) fn passing_jobs() -> Jobs {
+    let name = format!("sabir-outputs-{}", uuid::Uuid::now_v7().simple());
+    Jobs::new(std::env::temp_dir().join(name), Lifetime::Passing)
+}
+
 /// A new task with its journal.
 pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &Path) -> Result<Open, Failure> {
-    let id = TaskId::new(uuid::Uuid::now_v7().to_string());
-    let journal = Journal::create(folder, &id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
+    let journal = Journal::create(folder, &plan.id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
     let start = Start {
-        task: id,
+        task: plan.id,
         prompt: plan.prompt,
         workspace: bench.workspace.root().display().to_string(),
         model: plan.model.to_owned(),

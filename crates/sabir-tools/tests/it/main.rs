@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use sabir_agent::{Access, Registry, ToolOutput};
 use sabir_tools::{EditTool, Settings, builtin};
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Lifetime, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -35,6 +35,7 @@ impl Place {
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
+            jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
         }))
         .unwrap();
         Self { root, outside, registry }

@@ -39,10 +39,19 @@ fn specs_are_strict_and_their_examples_run() {
     let place = Place::new();
     let names: Vec<_> = place.registry.set().iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(
-        names[..6],
-        ["read_file", "list_files", "search_files", "write_to_file", "replace_in_file", "execute_command"]
+        names[..8],
+        [
+            "read_file",
+            "list_files",
+            "search_files",
+            "write_to_file",
+            "replace_in_file",
+            "execute_command",
+            "read_command_output",
+            "stop_command"
+        ]
     );
-    assert!(place.registry.set().iter().take(6).eq(&sabir_tools::specs()));
+    assert!(place.registry.set().iter().take(8).eq(&sabir_tools::specs()));
     for spec in place.registry.set().known() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);
@@ -117,4 +126,6 @@ fn accesses() {
     let command = json!({"command": "ls && rm x"});
     assert_eq!(place.access("execute_command", command), Access::Command { command: "ls && rm x".to_owned() });
     assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));
+    assert_eq!(place.access("read_command_output", json!({})), Access::Nothing);
+    assert_eq!(place.access("stop_command", json!({"job": 1})), Access::Nothing);
 }

@@ -37,6 +37,36 @@ pub(super) fn align(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Ve
     pairs(&old, &new)
 }
 
+/// For each line of a replacement, the one of `count` lines whose ending it takes: itself where it is kept; else the line whose
+/// place it takes; else, where nothing goes, the line before. `None`: that one stands before all of them.
+pub(super) fn models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
+    let mut next = count;
+    let mut nexts: Vec<usize> = kept
+        .iter()
+        .rev()
+        .map(|kept| {
+            next = kept.unwrap_or(next);
+            next
+        })
+        .collect();
+    nexts.reverse();
+    // The first line that was neither kept nor replaced yet.
+    let mut gap = 0;
+    let model = |(kept, next): (&Option<usize>, usize)| match kept {
+        Some(index) => {
+            gap = index + 1;
+            Some(*index)
+        }
+        None if gap < next => {
+            let model = gap;
+            gap = (gap + 1).min(next - 1);
+            Some(model)
+        }
+        None => gap.checked_sub(1),
+    };
+    kept.iter().zip(nexts).map(model).collect()
+}
+
 fn pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; new.len()];
     let mut numbers = HashMap::new();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::align::align;
+use super::align::{align, models};
 use super::fault::{self, EditFault, Origin};
 use super::lines::{Lines, Shift, ending};
 use super::normal::{bare, indentation};
@@ -115,36 +115,35 @@ fn write(content: &mut String, lines: &Lines<'_>, change: &Change<'_>) {
     if is_open && change.old.is_empty() {
         content.push_str(lines.usual_ending());
     }
-    let mut kept_next: Vec<usize> = Vec::with_capacity(change.new.len());
-    let mut next = change.old.end;
-    for line in change.new.iter().rev() {
-        if let NewLine::Kept(index) = line {
-            next = *index;
-        }
-        kept_next.push(next);
-    }
-    // The first line of the old text that was neither kept nor replaced yet.
-    let mut gap = change.old.start;
-    for (position, (line, next)) in change.new.iter().zip(kept_next.into_iter().rev()).enumerate() {
+    let start = change.old.start;
+    let kept: Vec<Option<usize>> = change.new.iter().map(|line| line.kept().map(|index| index - start)).collect();
+    let models = models(&kept, change.old.len());
+    for (position, (line, model)) in change.new.iter().zip(models).enumerate() {
         let is_last = position + 1 == change.new.len();
+        let near = || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
         match line {
             NewLine::Kept(index) => {
                 let raw = lines.raw(*index..index + 1).first().copied().unwrap_or_default();
                 content.push_str(raw);
                 if ending(raw).is_empty() && !is_last {
-                    content.push_str(lines.ending_near(*index));
+                    content.push_str(near());
                 }
-                gap = index + 1;
             }
             NewLine::Fresh(line) => {
                 content.push_str(line);
                 if !(is_last && is_open) {
-                    content.push_str(lines.ending_near(if gap < next { gap } else { gap.saturating_sub(1) }));
-                }
-                if gap + 1 < next {
-                    gap += 1;
+                    content.push_str(near());
                 }
             }
+        }
+    }
+}
+
+impl NewLine<'_> {
+    fn kept(&self) -> Option<usize> {
+        match self {
+            Self::Kept(index) => Some(*index),
+            Self::Fresh(_) => None,
         }
     }
 }

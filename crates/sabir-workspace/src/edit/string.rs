@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::align::align;
+use super::align::{align, models};
 use super::fault::{self, EditFault, EditFaultKind, MAX_SHOWN, Origin};
 use super::lines::{Lines, ending};
 use super::normal::plain;
@@ -186,7 +186,8 @@ fn written(
 ) -> Result<Edited, Vec<EditFault>> {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
-    let usual = Lines::of(original).usual_ending();
+    let lines = Lines::of(original);
+    let count = |pieces: &[&str]| pieces.iter().filter(|line| line.ends_with('\n')).count();
     let (mut content, mut hunks) = (String::with_capacity(original.len()), Vec::new());
     let (mut next, mut old_line, mut new_line) = (0, 1, 1);
     for pieces in places {
@@ -196,34 +197,12 @@ fn written(
         let passed = before.matches('\n').count();
         (old_line, new_line) = (old_line + passed, new_line + passed);
         let found: Vec<&str> = pieces.iter().map(|piece| original.get(piece.clone()).unwrap_or_default()).collect();
-        let plain: Vec<Cow<'_, str>> = found.iter().map(|line| with_feeds(line)).collect();
-        let plain: Vec<&str> = plain.iter().map(AsRef::as_ref).collect();
-        let kept = align(&plain, &old, &new);
-        let mut at = 0;
-        for (line, kept) in new.iter().zip(kept) {
-            match kept.and_then(|index| found.get(index)) {
-                // In normal form a line that ends and one that does not are equal.
-                Some(found) if ending(found).is_empty() == ending(line).is_empty() => {
-                    content.push_str(found);
-                    at = kept.unwrap_or_default() + 1;
-                }
-                _ => {
-                    let own =
-                        found.get(at).or(found.last()).map(|line| ending(line)).filter(|ending| !ending.is_empty());
-                    content.push_str(line.strip_suffix('\n').unwrap_or(line));
-                    if line.ends_with('\n') {
-                        content.push_str(own.unwrap_or(usual));
-                    }
-                    at = (at + 1).min(found.len().saturating_sub(1));
-                }
-            }
-        }
-        let (gone, come) = (
-            found.iter().filter(|line| line.ends_with('\n')).count(),
-            new.iter().filter(|line| line.ends_with('\n')).count(),
-        );
+        // The line before the place is meant where there is no model.
+        let near =
+            |model: Option<usize>| lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2));
+        rewrite(&mut content, &found, (&old, &new), near);
         hunks.push(Hunk { block: 1, old_line, old_lines: pieces.len(), new_line, new_lines: new.len(), level });
-        (old_line, new_line) = (old_line + gone, new_line + come);
+        (old_line, new_line) = (old_line + count(&found), new_line + count(&new));
         next = last.end;
     }
     content.push_str(original.get(next..).unwrap_or_default());
@@ -231,6 +210,29 @@ fn written(
         return Err(vec![fault::no_effect(&Origin::whole(Format::StringReplace))]);
     }
     Ok(Edited { content, hunks })
+}
+
+/// Writes the new lines of one place. What stays keeps the bytes that were found; the rest ends like its model.
+fn rewrite<'a>(
+    content: &mut String,
+    found: &[&str],
+    (old, new): (&[&str], &[&str]),
+    near: impl Fn(Option<usize>) -> &'a str,
+) {
+    let plain: Vec<Cow<'_, str>> = found.iter().map(|line| with_feeds(line)).collect();
+    let plain: Vec<&str> = plain.iter().map(AsRef::as_ref).collect();
+    let kept = align(&plain, old, new);
+    let models = models(&kept, old.len());
+    for ((line, kept), model) in new.iter().zip(kept).zip(models) {
+        match kept.and_then(|index| found.get(index)) {
+            // In normal form a line that ends and one that does not are equal.
+            Some(found) if ending(found).is_empty() == ending(line).is_empty() => content.push_str(found),
+            _ => {
+                content.push_str(line.strip_suffix('\n').unwrap_or(line));
+                content.push_str(if line.ends_with('\n') { near(model) } else { "" });
+            }
+        }
+    }
 }
 
 /// Replaces whole lines that are indented otherwise.

@@ -2,7 +2,9 @@
 
 use super::*;
 
+mod defects;
 mod patches;
+mod property;
 mod strings;
 
 /// Applies `diff`; a fault is shown by its kind, line in the diff, and the numbers of the lines it shows.

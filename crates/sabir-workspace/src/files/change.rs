@@ -187,8 +187,8 @@ impl<'a> Work<'a> {
     /// Changes the names, one after the other, and sees to it that they stay changed.
     fn commit(&mut self) -> Result<(), WorkspaceError> {
         for swap in &mut self.swaps {
-            check(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
-            swap.make()?;
+            let checked = check(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
+            swap.make(checked.as_ref())?;
         }
         for (parent, folder) in &self.folders {
             sync(folder).map_err(|error| {
@@ -271,13 +271,14 @@ fn attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> Attributes {
 const READING: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Result<(), WorkspaceError> {
+/// Gives the file whose version was checked, as it was before that was read.
+fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Result<Option<Stat>, WorkspaceError> {
     let fail = |error: io::Error| WorkspaceError::from_io("write", path, error);
     match expect {
-        Expect::Any => Ok(()),
+        Expect::Any => Ok(None),
         Expect::Missing => match stat(folder, name).map_err(|error| fail(error.into()))? {
             Some(_) => Err(WorkspaceError::Exists { path: path.to_string() }),
-            None => Ok(()),
+            None => Ok(None),
         },
         Expect::Version(version) => {
             // A link, FIFO or folder in its place is a change as well.
@@ -286,8 +287,13 @@ fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Res
                 Errno::LOOP => WorkspaceError::Stale { path: path.to_string() },
                 error => fail(error.into()),
             })?;
+            let before = rustix::fs::fstat(&file).map_err(|error| fail(error.into()))?;
             let found = read_whole(&file.into(), 0).map_err(fail)?;
-            if found.version == version { Ok(()) } else { Err(WorkspaceError::Stale { path: path.to_string() }) }
+            if found.version == version {
+                Ok(Some(before))
+            } else {
+                Err(WorkspaceError::Stale { path: path.to_string() })
+            }
         }
     }
 }

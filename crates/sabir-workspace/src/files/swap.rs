@@ -36,8 +36,8 @@ pub(super) enum Done {
     Nothing,
     /// A file is where none was: this one.
     Created(Box<Stat>),
-    /// The new file has the name, the old one the temporary name.
-    Replaced,
+    /// The new file, this one, has the name, and the old one the temporary name.
+    Replaced(Box<Stat>),
     /// As before, on a file system that cannot exchange names: what is kept is a copy of the old file.
     Copied(Temp),
     /// The old file has the temporary name.
@@ -45,14 +45,14 @@ pub(super) enum Done {
 }
 
 impl Swap<'_> {
-    /// Gives the name to the new file, or takes it from the old one.
-    pub(super) fn make(&mut self) -> Result<(), WorkspaceError> {
+    /// Gives the name to the new file, or takes it from the old one. `checked` is the file that it has to be.
+    pub(super) fn make(&mut self, checked: Option<&Stat>) -> Result<(), WorkspaceError> {
         if self.version.is_none() {
-            return self.remove();
+            return self.remove(checked);
         }
         for _ in 0..MAX_TRIES {
             if self.expect != Expect::Missing {
-                match self.exchange() {
+                match self.exchange(checked) {
                     Err(Trouble::System(Errno::NOENT)) if self.expect == Expect::Any => {}
                     result => return result.map_err(|trouble| self.explain(trouble)),
                 }
@@ -80,14 +80,7 @@ impl Swap<'_> {
         let (undone, kept) = match std::mem::replace(&mut self.done, Done::Nothing) {
             Done::Nothing => (Ok(()), None),
             Done::Created(ours) => (self.uncreate(&ours), None),
-            Done::Replaced => {
-                let back = rustix::fs::renameat_with(folder, temp, folder, self.name, RenameFlags::EXCHANGE);
-                // Someone else has removed the new file meanwhile.
-                let free = |error| {
-                    if error == Errno::NOENT { self.rename_to_free(temp.as_ref(), self.name) } else { Err(error) }
-                };
-                (back.or_else(free), Some(temp.clone()))
-            }
+            Done::Replaced(ours) => (self.exchange_back(&ours), Some(temp.clone())),
             Done::Deleted => (self.rename_to_free(temp.as_ref(), self.name), Some(temp.clone())),
             Done::Copied(mut copy) => {
                 let undone = rustix::fs::renameat(folder, &copy.name, folder, self.name);
@@ -99,35 +92,42 @@ impl Swap<'_> {
             self.temp.precious = false;
             return None;
         };
-        let kept = kept.map(|kept| format!(", its old content is in `{}` beside it", kept));
+        let kept = kept.map(|kept| format!(", its old content is in `{}` beside it", self.rescue(kept)));
         Some(format!("`{}` ({error}{})", self.path, kept.unwrap_or_default()))
     }
 
-    fn exchange(&mut self) -> Result<(), Trouble> {
+    /// Gives what cannot be put back a name that no later write takes for litter, where the disk still does that much.
+    fn rescue(&self, kept: String) -> String {
+        let name = format!("{}.sabir-old", self.name.to_string_lossy());
+        if self.rename_to_free(kept.as_ref(), name.as_ref()).is_ok() { name } else { kept }
+    }
+
+    fn exchange(&mut self, checked: Option<&Stat>) -> Result<(), Trouble> {
         let folder = &self.temp.folder;
-        let before = stat(folder, self.name)?.ok_or(Errno::NOENT)?;
+        let ours = Box::new(stat(folder, &self.temp.name)?.ok_or(Errno::NOENT)?);
         match rustix::fs::renameat_with(folder, &self.temp.name, folder, self.name, RenameFlags::EXCHANGE) {
             Ok(()) => {}
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return self.copy_and_replace(&before),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return self.copy_and_replace(checked),
             Err(error) => return Err(error.into()),
         }
-        (self.temp.precious, self.done) = (true, Done::Replaced);
-        self.verify(&before)
+        (self.temp.precious, self.done) = (true, Done::Replaced(ours));
+        self.verify(checked)
     }
 
     /// For file systems that cannot exchange names, as some network ones.
-    fn copy_and_replace(&mut self, before: &Stat) -> Result<(), Trouble> {
-        if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+    fn copy_and_replace(&mut self, checked: Option<&Stat>) -> Result<(), Trouble> {
+        let folder = &self.temp.folder;
+        let before = stat(folder, self.name)?.ok_or(Errno::NOENT)?;
+        if !is_wanted(&before, checked) {
             return Err(Trouble::Changed);
         }
-        let folder = &self.temp.folder;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let mut old: File = rustix::fs::openat(folder, self.name, flags, Mode::empty())?.into();
         let (mut copy, mut into) = Temp::create(folder, true)?;
         io::copy(&mut old, &mut into).map_err(system)?;
-        Attributes::of(before, Some(std::os::fd::AsFd::as_fd(&old))).give(&into).map_err(system)?;
+        Attributes::of(&before, Some(std::os::fd::AsFd::as_fd(&old))).give(&into).map_err(system)?;
         into.sync_all().map_err(system)?;
-        if !stat(folder, self.name)?.is_some_and(|now| same(&now, before)) {
+        if !stat(folder, self.name)?.is_some_and(|now| same(&now, &before)) {
             return Err(Trouble::Changed);
         }
         rustix::fs::renameat(folder, &self.temp.name, folder, self.name)?;
@@ -137,37 +137,42 @@ impl Swap<'_> {
     }
 
     fn create(&mut self) -> Result<(), Errno> {
-        let ours = rustix::fs::statat(&self.temp.folder, &self.temp.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let ours = stat(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
         self.rename_to_free(self.temp.name.as_ref(), self.name)?;
         self.done = Done::Created(Box::new(ours));
         Ok(())
     }
 
-    fn remove(&mut self) -> Result<(), WorkspaceError> {
-        let removed = (|| {
-            let before = stat(&self.temp.folder, self.name)?.ok_or(Errno::NOENT)?;
-            self.rename_to_free(self.name, self.temp.name.as_ref())?;
-            (self.temp.precious, self.done) = (true, Done::Deleted);
-            self.verify(&before)
-        })();
-        removed.map_err(|trouble| self.explain(trouble))
+    fn remove(&mut self, checked: Option<&Stat>) -> Result<(), WorkspaceError> {
+        self.rename_to_free(self.name, self.temp.name.as_ref()).map_err(|error| self.explain(error.into()))?;
+        (self.temp.precious, self.done) = (true, Done::Deleted);
+        self.verify(checked).map_err(|trouble| self.explain(trouble))
     }
 
-    /// Whether what was taken away is the regular file that was there a moment ago; a link or folder that came in between is
-    /// put back by whoever gets the error.
-    fn verify(&self, before: &Stat) -> Result<(), Trouble> {
+    /// Whether what was taken away is what was to be; a link or folder that came in between is put back by whoever gets the
+    /// error.
+    fn verify(&self, checked: Option<&Stat>) -> Result<(), Trouble> {
         let taken = stat(&self.temp.folder, &self.temp.name)?.ok_or(Errno::NOENT)?;
-        let regular = FileType::from_raw_mode(taken.st_mode) == FileType::RegularFile;
-        if regular && (self.expect == Expect::Any || same(&taken, before)) { Ok(()) } else { Err(Trouble::Changed) }
+        if is_wanted(&taken, checked) { Ok(()) } else { Err(Trouble::Changed) }
     }
 
     /// Removes the file that was made, unless another has its name by now.
     fn uncreate(&self, ours: &Stat) -> Result<(), Errno> {
         match stat(&self.temp.folder, self.name)? {
-            Some(found) if found.st_ino == ours.st_ino && found.st_dev == ours.st_dev => {
-                rustix::fs::unlinkat(&self.temp.folder, self.name, AtFlags::empty())
-            }
+            Some(found) if is(&found, ours) => rustix::fs::unlinkat(&self.temp.folder, self.name, AtFlags::empty()),
             _ => Ok(()),
+        }
+    }
+
+    /// Gives the old file its name again, unless something else has it by now: that is someone's, and is not taken away.
+    fn exchange_back(&self, ours: &Stat) -> Result<(), Errno> {
+        let (folder, temp) = (&self.temp.folder, &self.temp.name);
+        match stat(folder, self.name)? {
+            None => self.rename_to_free(temp.as_ref(), self.name),
+            Some(found) if is(&found, ours) => {
+                rustix::fs::renameat_with(folder, temp, folder, self.name, RenameFlags::EXCHANGE)
+            }
+            Some(_) => Err(Errno::EXIST),
         }
     }
 
@@ -210,8 +215,19 @@ fn system(error: io::Error) -> Trouble {
     Trouble::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
+/// Whether it is the same file.
+fn is(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// A regular file, and the one that was checked, if one was.
+fn is_wanted(found: &Stat, checked: Option<&Stat>) -> bool {
+    FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+        && checked.is_none_or(|checked| same(found, checked))
+}
+
 /// Whether it is the same file, and not written to in between. A rename changes neither.
 fn same(one: &Stat, other: &Stat) -> bool {
-    let key = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    key(one) == key(other)
+    let written = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    is(one, other) && written(one) == written(other)
 }

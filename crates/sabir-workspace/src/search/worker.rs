@@ -62,6 +62,8 @@ pub(super) struct Worker<'a> {
     options: &'a SearchOptions,
     matcher: &'a RegexMatcher,
     glob: Option<&'a GlobMatcher>,
+    /// Set when enough is found.
+    over: &'a Stop,
     reader: FolderReader<'a>,
     searcher: Searcher,
 }
@@ -72,6 +74,7 @@ impl<'a> Worker<'a> {
         options: &'a SearchOptions,
         matcher: &'a RegexMatcher,
         glob: Option<&'a GlobMatcher>,
+        over: &'a Stop,
     ) -> Self {
         let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
@@ -82,7 +85,7 @@ impl<'a> Worker<'a> {
             .bom_sniffing(true)
             .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
             .build();
-        Self { workspace, options, matcher, glob, reader: FolderReader::new(workspace, usize::MAX), searcher }
+        Self { workspace, options, matcher, glob, over, reader: FolderReader::new(workspace, usize::MAX), searcher }
     }
 
     /// Does a job. `room` tells how many matches are wanted at most.
@@ -139,7 +142,7 @@ impl<'a> Worker<'a> {
             return searched;
         };
         for name in &files.names {
-            if self.options.stop.is_asked() {
+            if self.options.stop.is_asked() || self.over.is_asked() {
                 break;
             }
             let found = match open(&folder, name.as_ref()) {
@@ -160,7 +163,8 @@ impl<'a> Worker<'a> {
         let Some(path) = WorkPath::from_inside(path) else { return Searched::unopened() };
         // A file that grows is searched as long as it was; those of the kernel have no size.
         let left = if size == 0 { u64::MAX } else { size };
-        let mut watched = Watched { file, left, most: self.options.max_file_bytes, read: 0, stop: &self.options.stop };
+        let stops = [&self.options.stop, self.over];
+        let mut watched = Watched { file, left, most: self.options.max_file_bytes, read: 0, stops };
         let (options, matches) = (self.options, Vec::new());
         let mut sink = Collector { options, path: &path, room, before: Vec::new(), matches, more: false };
         let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
@@ -191,13 +195,13 @@ struct Watched<'a> {
     left: u64,
     most: u64,
     read: u64,
-    stop: &'a Stop,
+    stops: [&'a Stop; 2],
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // One byte over the limit is what tells that it was reached.
-        if self.stop.is_asked() || self.read > self.most {
+        if self.stops.iter().any(|stop| stop.is_asked()) || self.read > self.most {
             return Err(io::Error::other("no more is wanted"));
         }
         let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));

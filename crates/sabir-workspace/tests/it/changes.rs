@@ -6,8 +6,8 @@ use std::path::Path;
 
 use sabir_workspace::{Change, Expect, Version};
 
-use crate::Place;
 use crate::files::kind;
+use crate::{Place, skipped};
 
 /// Everything below a folder: mode, inode, and content or target; without the times, which folders change.
 pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, (u32, u64, String)> {
@@ -177,7 +177,7 @@ fn attributes_of_the_user_pass_to_the_new_file() {
         rustix::fs::setxattr(place.inner(name), "user.note", b"kept", flags)
     };
     if let Err(error) = set("script") {
-        eprintln!("skipped: no extended attributes here: {error}");
+        skipped(&format!("no extended attributes here: {error}"));
         return;
     }
     let note = |name: &str| {
@@ -189,4 +189,34 @@ fn attributes_of_the_user_pass_to_the_new_file() {
     place.workspace.apply(&changes(&place, &["script>moved", "a=x"])).unwrap();
     assert_eq!(note("moved").unwrap(), b"kept");
     assert!(note("a").is_err());
+}
+
+/// Two who read, add their word and write what they read as expected: no word is lost, however close they are.
+#[test]
+fn two_writers_lose_nothing() {
+    let place = Place::quick();
+    place.put("a", "");
+    let write = |letter: char| {
+        let workspace = sabir_workspace::Workspace::open(place.root.path()).unwrap();
+        let (path, mut written, mut left_behind) = (place.path("a"), Vec::new(), false);
+        for number in 0..1000 {
+            let Ok(old) = workspace.read(&path, 1 << 20) else { continue };
+            let word = format!("{letter}{number} ");
+            let new = [old.bytes, word.clone().into_bytes()].concat();
+            match workspace.write(&path, &new, Expect::Version(old.version)) {
+                Ok(_) => written.push(word),
+                // A third writer's time: the one who put back found another's file, and said so.
+                Err(error) => left_behind |= kind::<()>(Err(error)) == "NotRestored",
+            }
+        }
+        (written, left_behind)
+    };
+    let ((first, lost), (second, lost_too)) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| write('b'));
+        (write('a'), other.join().unwrap())
+    });
+    let content = std::fs::read_to_string(place.inner("a")).unwrap();
+    let missing: Vec<&String> = first.iter().chain(&second).filter(|word| !content.contains(*word)).collect();
+    assert!(!first.is_empty() && !second.is_empty());
+    assert!(missing.is_empty() || lost || lost_too, "{missing:?}");
 }

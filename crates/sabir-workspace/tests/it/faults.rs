@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use sabir_workspace::{Expect, Workspace};
 
-use crate::Place;
 use crate::changes::snapshot;
 use crate::commands::PROBE;
+use crate::{Place, skipped};
 
 /// Runs a program to its end; `None` where it cannot be started.
 fn output(program: &str, args: &[&str]) -> Option<String> {
@@ -34,16 +34,10 @@ fn works(program: &str, args: &[&str]) -> bool {
 }
 
 fn place() -> Place {
-    let place = quick_place();
+    let place = Place::quick();
     place.put("a", "old a");
     place.put("b", "old b");
     place
-}
-
-/// In memory where there is some: its sync costs nothing.
-fn quick_place() -> Place {
-    let root = tempfile::TempDir::new_in("/dev/shm").or_else(|_| tempfile::TempDir::new()).unwrap();
-    Place { workspace: Workspace::open(root.path()).unwrap(), root, outside: tempfile::TempDir::new().unwrap() }
 }
 
 /// Runs a script of the shell with mounts of its own. In it `$1` is the workspace folder, and `change` makes changes there.
@@ -51,7 +45,7 @@ fn with_mounts(place: &Place, script: &str) -> Option<String> {
     let user: &[&str] = &["--user", "--map-root-user", "--mount"];
     let Some(how) = [user, &["--mount"]].into_iter().find(|how| works("unshare", &[how, &["true"][..]].concat()))
     else {
-        eprintln!("skipped: no mounts in a namespace on this machine");
+        skipped("no mounts in a namespace on this machine");
         return None;
     };
     let script = format!("set -e; cd \"$1\"; change() {{ '{PROBE}' change \"$PWD\" \"$@\"; }}\n{script}");
@@ -133,7 +127,7 @@ fn without_permission() {
     if !works("setpriv", &[&nobody[..3], &["true"]].concat())
         || output("setpriv", &nobody).is_none_or(|o| !o.is_empty())
     {
-        eprintln!("skipped: cannot become another user, or the probe is not for others to run");
+        skipped("cannot become another user, or the probe is not for others to run");
         return;
     }
     let place = place();
@@ -183,7 +177,7 @@ fn injected(place: &Place, inject: &[&str], changes: &[&str]) -> Option<String> 
 fn has_strace() -> bool {
     let works = works("strace", &["-o", "/dev/null", "true"]);
     if !works {
-        eprintln!("skipped: no strace that may trace on this machine");
+        skipped("no strace that may trace on this machine");
     }
     works
 }
@@ -239,6 +233,11 @@ fn what_cannot_be_put_back_is_told() {
     let kept = found.split("its old content is in `").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
     assert_eq!(std::fs::read_to_string(place.inner(kept)).unwrap(), "old a");
     assert_eq!(std::fs::read_to_string(place.inner("b")).unwrap(), "old b");
+    // A disk that does something after all: it gets a name that no later write removes.
+    let place = self::place();
+    let found = injected(&place, &["inject=renameat2:error=EIO:when=2..3"], &["a=new a", "b=new b"]).unwrap();
+    assert!(found.contains("its old content is in `a.sabir-old` beside it"), "{found}");
+    assert_eq!(std::fs::read_to_string(place.inner("a.sabir-old")).unwrap(), "old a");
 }
 
 /// A file system that can neither exchange names nor keep a rename from replacing, as some network ones.
@@ -290,7 +289,7 @@ fn content_is_safe_before_its_name() {
 
 #[test]
 fn killed_at_any_moment() {
-    let place = quick_place();
+    let place = Place::quick();
     let root = place.root.path();
     let left_over = || -> Vec<PathBuf> {
         let inside =

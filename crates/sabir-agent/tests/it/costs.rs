@@ -128,6 +128,7 @@ fn unknown_prices_stay_unknown() {
 #[test]
 fn records_of_earlier_versions_are_read() {
     let old = [
+        r#"{"kind":"started","task":"t","prompt":"p","workspace":"/w","model":"m","protocol":"native","version":"0.0.1"}"#,
         r#"{"kind":"failed","error":"broken","message":"lost"}"#,
         r#"{"kind":"answered","turn":1,"parts":[],"checks":[],"usage":{"input":5,"output":6}}"#,
     ];

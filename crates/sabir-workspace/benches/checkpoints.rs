@@ -53,8 +53,8 @@ impl Ground {
 #[divan::bench(args = [1_000, 50_000], sample_count = 10)]
 fn listing(bencher: Bencher<'_, '_>, files: usize) {
     let ground = Ground::new(files);
-    let options = ListOptions { recursive: true, max_entries: usize::MAX };
-    bencher.bench_local(|| black_box(ground.workspace.list(&WorkPath::root(), options).unwrap()));
+    let options = ListOptions { recursive: true, max_entries: usize::MAX, ..ListOptions::default() };
+    bencher.bench_local(|| black_box(ground.workspace.list(&WorkPath::root(), &options).unwrap()));
 }
 
 #[divan::bench(args = [1_000, 50_000], sample_count = 1)]

@@ -34,6 +34,7 @@ impl BuiltIn for ApplyPatch {
     type Input = Input;
     type Output = Edits;
     const NAME: &'static str = "apply_patch";
+    const MANUAL: &'static str = include_str!("specs/apply_patch.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -23,6 +23,8 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
 
     /// The name that a model writes.
     const NAME: &'static str;
+    /// Its Markdown, which is its documentation and its test.
+    const MANUAL: &'static str;
     /// Whether it only reads: such calls of one turn run at the same time.
     const READS_ONLY: bool;
 
@@ -169,6 +171,7 @@ mod tests {
         type Input = Input;
         type Output = ToolOutput;
         const NAME: &'static str = "look";
+        const MANUAL: &'static str = "# look\n";
         const READS_ONLY: bool = true;
 
         fn example() -> Value {

@@ -38,6 +38,7 @@ impl BuiltIn for EditFile {
     type Input = Input;
     type Output = Edits;
     const NAME: &'static str = "edit_file";
+    const MANUAL: &'static str = include_str!("specs/edit_file.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

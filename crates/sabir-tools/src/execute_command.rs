@@ -63,6 +63,7 @@ impl BuiltIn for ExecuteCommand {
     type Input = Input;
     type Output = Output;
     const NAME: &'static str = "execute_command";
+    const MANUAL: &'static str = include_str!("specs/execute_command.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -81,6 +81,7 @@ impl BuiltIn for FetchUrl {
     type Input = Input;
     type Output = ToolOutput;
     const NAME: &'static str = "fetch_url";
+    const MANUAL: &'static str = include_str!("specs/fetch_url.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -99,7 +99,7 @@ use sabir_workspace::{Jobs, Workspace};
 pub use crate::web::reach::Reach;
 
 use crate::apply_patch::ApplyPatch;
-use crate::built_in::{Built, spec};
+use crate::built_in::{Built, BuiltIn, spec};
 use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
 use crate::fetch_url::FetchUrl;
@@ -169,6 +169,28 @@ pub fn specs() -> Vec<ToolSpec> {
         spec::<ExecuteCommand>(),
         spec::<ReadCommandOutput>(),
         spec::<StopCommand>(),
+    ]
+}
+
+/// Every built-in tool by its name, with its Markdown: what it does, what it takes, and the exact words of its results.
+#[must_use]
+pub fn manuals() -> Vec<(&'static str, &'static str)> {
+    fn of<T: BuiltIn>() -> (&'static str, &'static str) {
+        (T::NAME, T::MANUAL)
+    }
+    vec![
+        of::<ReadFile>(),
+        of::<ListFiles>(),
+        of::<SearchFiles>(),
+        of::<ListCodeDefinitionNames>(),
+        of::<WriteToFile>(),
+        of::<ReplaceInFile>(),
+        of::<EditFile>(),
+        of::<ApplyPatch>(),
+        of::<FetchUrl>(),
+        of::<ExecuteCommand>(),
+        of::<ReadCommandOutput>(),
+        of::<StopCommand>(),
     ]
 }
 

@@ -50,6 +50,7 @@ impl BuiltIn for ListCodeDefinitionNames {
     type Input = Input;
     type Output = ToolOutput;
     const NAME: &'static str = "list_code_definition_names";
+    const MANUAL: &'static str = include_str!("specs/list_code_definition_names.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

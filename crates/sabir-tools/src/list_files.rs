@@ -39,6 +39,7 @@ impl BuiltIn for ListFiles {
     type Input = Input;
     type Output = Listed;
     const NAME: &'static str = "list_files";
+    const MANUAL: &'static str = include_str!("specs/list_files.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

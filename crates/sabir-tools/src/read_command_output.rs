@@ -59,6 +59,7 @@ impl BuiltIn for ReadCommandOutput {
     type Input = Input;
     type Output = Output;
     const NAME: &'static str = "read_command_output";
+    const MANUAL: &'static str = include_str!("specs/read_command_output.md");
     /// It remembers what was shown, so that two at the same time would race for the next lines.
     const READS_ONLY: bool = false;
 

@@ -61,6 +61,7 @@ impl BuiltIn for ReadFile {
     type Input = Input;
     type Output = Reading;
     const NAME: &'static str = "read_file";
+    const MANUAL: &'static str = include_str!("specs/read_file.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

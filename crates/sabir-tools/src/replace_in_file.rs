@@ -33,6 +33,7 @@ impl BuiltIn for ReplaceInFile {
     type Input = Input;
     type Output = Edits;
     const NAME: &'static str = "replace_in_file";
+    const MANUAL: &'static str = include_str!("specs/replace_in_file.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

@@ -51,6 +51,7 @@ impl BuiltIn for SearchFiles {
     type Input = Input;
     type Output = Searched;
     const NAME: &'static str = "search_files";
+    const MANUAL: &'static str = include_str!("specs/search_files.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {

@@ -41,6 +41,7 @@ impl BuiltIn for StopCommand {
     type Input = Input;
     type Output = Output;
     const NAME: &'static str = "stop_command";
+    const MANUAL: &'static str = include_str!("specs/stop_command.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

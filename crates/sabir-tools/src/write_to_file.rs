@@ -56,6 +56,7 @@ impl BuiltIn for WriteToFile {
     type Input = Input;
     type Output = Written;
     const NAME: &'static str = "write_to_file";
+    const MANUAL: &'static str = include_str!("specs/write_to_file.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {

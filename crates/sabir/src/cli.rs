@@ -90,10 +90,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), what `lint` finds
-    /// (`help lints`), how edits are applied (`help edits`), or provider APIs (`help wires`).
+    /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
+    /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
+    /// (`help checkpoints`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `dialects`, `edits`, `lints` or `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `lints` or `wires`.
         topic: Vec<String>,
     },
 }

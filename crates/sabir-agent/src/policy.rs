@@ -314,13 +314,18 @@ fn proposals(parts: &[Part]) -> Vec<String> {
     proposed
 }
 
-/// The host of an `http` or `https` address without a user's name in it, in lower case.
+/// The host of an `http` or `https` address without a user's name in it, in lower case. None where it names a port that is not
+/// the web's: who approved a host did not mean whatever else runs there.
 fn host_of(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !authority.contains('@');
-    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-    plain.then(|| host.to_ascii_lowercase())
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    (plain && matches!(port, None | Some("80" | "443"))).then(|| host.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -362,6 +367,11 @@ mod tests {
         check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
         check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);
         check(&["host=docs.rs"], &fetch("https://docs.rs.evil/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://evildocs.rs/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://docs.rs:8443/x"), Verdict::Ask);
+        check(&["host=*.docs.rs"], &fetch("https://xdocs.rs/x"), Verdict::Ask);
+        check(&["host=[2606:4700::1]"], &fetch("https://[2606:4700::1]/x"), Verdict::Allow);
+        check(&["host=github.com"], &fetch("https://xn--gthub-n2e.com/"), Verdict::Ask);
         check(&["host=docs.rs"], &fetch("https://docs.rs@evil/x"), Verdict::Ask);
         check(&["host=docs.rs"], &fetch("file://docs.rs/x"), Verdict::Ask);
         let several = |all: &[Access]| Access::Several(all.to_vec());

@@ -92,6 +92,10 @@ pub struct Start {
     pub protocol: Protocol,
     /// The version of Sabir that wrote the record.
     pub version: String,
+    /// The tool that the model is offered to change parts of files, locked for the task. Records of earlier versions do not
+    /// say it: it was `replace_in_file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit_tool: Option<String>,
 }
 
 /// A model's answer.

@@ -41,7 +41,7 @@ pub enum Access {
     },
     /// Asks a server for a document.
     Fetch {
-        /// The address, as the model wrote it.
+        /// The address in its one canonical spelling: what is judged and shown is what is asked for.
         url: String,
     },
     /// All of these. It is judged as the strictest of them.
@@ -75,6 +75,11 @@ pub trait Tool: Send + Sync {
     /// Name, words and schema.
     fn spec(&self) -> ToolSpec;
 
+    /// Whether models are shown it. A call of any other is understood and runs all the same.
+    fn offered(&self) -> bool {
+        true
+    }
+
     /// Whether it only reads: such calls of one turn run at the same time, all others in order.
     fn reads_only(&self) -> bool;
 
@@ -88,7 +93,8 @@ pub trait Tool: Send + Sync {
 /// The tools of a task.
 #[derive(Clone, Default)]
 pub struct Registry {
-    tools: Vec<Arc<dyn Tool>>,
+    /// With their names.
+    tools: Vec<(String, Arc<dyn Tool>)>,
     set: ToolSet,
 }
 
@@ -110,8 +116,10 @@ impl Registry {
     /// # Errors
     /// Two tools of one name, or a spec that no model could be offered.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        let specs = tools.iter().map(|tool| tool.spec()).chain(crate::control::specs()).collect();
-        Ok(Self { tools, set: ToolSet::new(specs)? })
+        let specs = |offered| tools.iter().filter(move |tool| tool.offered() == offered).map(|tool| tool.spec());
+        let set =
+            ToolSet::with_unoffered(specs(true).chain(crate::control::specs()).collect(), specs(false).collect())?;
+        Ok(Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(), set })
     }
 
     /// What the model is offered.
@@ -121,12 +129,12 @@ impl Registry {
 
     /// The names of the tools that only read.
     pub fn readers(&self) -> Vec<String> {
-        self.tools.iter().filter(|tool| tool.reads_only()).map(|tool| tool.spec().name).collect()
+        self.tools.iter().filter(|(_, tool)| tool.reads_only()).map(|(name, _)| name.clone()).collect()
     }
 
     /// The tool of that name; control calls are no tools.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.set.iter().position(|spec| spec.name == name).and_then(|at| self.tools.get(at))
+        self.tools.iter().find(|(own, _)| own == name).map(|(_, tool)| tool)
     }
 }
 

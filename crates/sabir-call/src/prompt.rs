@@ -91,15 +91,23 @@ impl<'a> Lesson<'a> {
     }
 
     fn explain_edits(&self, text: &mut String) {
-        let has = |name: &str| self.tools.get(name).is_some();
-        if has("write_to_file") && has("replace_in_file") {
-            text.push_str(
+        const TOOLS: [(&str, &str); 3] = [
+            (
+                "replace_in_file",
+                "short SEARCH blocks that match the file exactly, line for line, in the file's order, each just long enough to be \
+                 unique",
+            ),
+            ("edit_file", "an old_string that matches the file exactly, just long enough to be unique"),
+            ("apply_patch", "short hunks whose lines match the file exactly, each just long enough to be unique"),
+        ];
+        let offered = TOOLS.iter().find(|(name, _)| self.tools.offers(name));
+        if let Some((name, how)) = offered.filter(|_| self.tools.offers("write_to_file")) {
+            text.push_str(&format!(
                 "# Editing files\n\n\
-                 Prefer replace_in_file for changes to an existing file: short SEARCH blocks that match the file exactly, line \
-                 for line, in the file's order, each just long enough to be unique. Use write_to_file for new files, or where \
-                 most of a file changes; give the whole content, nothing left out. The result shows the file as it now is: \
-                 base the next edit on that.\n",
-            );
+                 Prefer {name} for changes to an existing file: {how}. Use write_to_file for new files, or where most of a file \
+                 changes; give the whole content, nothing left out. The result shows the file as it now is: base the next edit \
+                 on that.\n"
+            ));
         }
     }
 }

@@ -11,7 +11,7 @@
 use crate::dialect::{Dialect, Selection};
 use crate::draft::Draft;
 use crate::event::{Cut, Event, Sink, StopReason};
-use crate::message::{Call, CallResult, Ending, Message, Part, Role};
+use crate::message::{Call, CallResult, Ending, Image, Message, Part, Role};
 use crate::model::{Protocol, Request, ToolChoice};
 use crate::prompt::Lesson;
 use crate::reader::Reader;
@@ -38,7 +38,7 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
     }
 }
 
-/// One message in words. Images stay; thoughts and provider state are left out.
+/// One message in words. Images stay, those of a result right behind its words; thoughts and provider state are left out.
 pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> Message {
     let mut parts = Vec::new();
     let mut words = String::new();
@@ -51,13 +51,11 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
             Part::Text { text } if message.role == Role::Assistant => append(&mut words, &guard(text, dialect, tools)),
             Part::Text { text } => append(&mut words, text),
             Part::Call(call) => calls.push(call),
-            Part::Result(result) => append(&mut words, &render_result(result)),
-            Part::Image(_) => {
-                if !words.is_empty() {
-                    parts.push(Part::text(std::mem::take(&mut words)));
-                }
-                parts.push(part.clone());
+            Part::Result(result) => {
+                append(&mut words, &render_result(result));
+                show(&result.images, &mut words, &mut parts);
             }
+            Part::Image(image) => show(std::slice::from_ref(image), &mut words, &mut parts),
             Part::Thought { .. } | Part::Opaque(_) => {}
         }
     }
@@ -73,6 +71,14 @@ fn write_calls(calls: &mut Vec<&Call>, dialect: &Dialect, tools: &ToolSet, words
     if !calls.is_empty() {
         append(words, &dialect.render_calls(calls.drain(..), tools));
     }
+}
+
+/// Puts images behind the words so far.
+fn show(images: &[Image], words: &mut String, parts: &mut Vec<Part>) {
+    if !images.is_empty() && !words.is_empty() {
+        parts.push(Part::text(std::mem::take(words)));
+    }
+    parts.extend(images.iter().cloned().map(Part::Image));
 }
 
 fn append(words: &mut String, text: &str) {

@@ -41,7 +41,9 @@ pub struct ToolSet(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Those that are offered come first.
     specs: Vec<ToolSpec>,
+    offered: usize,
     by_name: HashMap<String, usize>,
 }
 
@@ -138,6 +140,17 @@ impl ToolSet {
     /// # Errors
     /// The first tool that breaks a rule of [`ToolError`].
     pub fn new(specs: Vec<ToolSpec>) -> Result<Self, ToolError> {
+        Self::with_unoffered(specs, Vec::new())
+    }
+
+    /// Tools, and others that no model is shown: a call of one is understood all the same, as models call what they were
+    /// trained on.
+    ///
+    /// # Errors
+    /// As [`ToolSet::new`], for all of them together.
+    pub fn with_unoffered(mut specs: Vec<ToolSpec>, unoffered: Vec<ToolSpec>) -> Result<Self, ToolError> {
+        let offered = specs.len();
+        specs.extend(unoffered);
         let mut by_name = HashMap::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             spec.validate()?;
@@ -145,7 +158,7 @@ impl ToolSet {
                 return Err(ToolError::Doubled(spec.name.clone()));
             }
         }
-        Ok(Self(Arc::new(Inner { specs, by_name })))
+        Ok(Self(Arc::new(Inner { specs, offered, by_name })))
     }
 
     /// Reads a JSON array of `{name, description, parameters}`.
@@ -156,14 +169,24 @@ impl ToolSet {
         Self::new(serde_json::from_str(text)?)
     }
 
-    /// The tool of that exact name.
+    /// The tool of that exact name, offered or not.
     pub fn get(&self, name: &str) -> Option<&ToolSpec> {
         self.0.by_name.get(name).and_then(|index| self.0.specs.get(*index))
     }
 
-    /// All tools, in the order given.
+    /// The tools that are offered, in the order given.
     pub fn iter(&self) -> std::slice::Iter<'_, ToolSpec> {
+        self.0.specs.get(..self.0.offered).unwrap_or_default().iter()
+    }
+
+    /// All tools that are understood: first those that are offered.
+    pub fn known(&self) -> std::slice::Iter<'_, ToolSpec> {
         self.0.specs.iter()
+    }
+
+    /// Whether a tool of that exact name is offered.
+    pub fn offers(&self, name: &str) -> bool {
+        self.0.by_name.get(name).is_some_and(|index| *index < self.0.offered)
     }
 
     /// Whether no tool is declared: then nothing a model writes is a call.

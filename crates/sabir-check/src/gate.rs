@@ -71,7 +71,7 @@ pub enum CallState {
 impl Checker {
     /// Gates with every repair switched on.
     pub fn new(tools: ToolSet) -> Self {
-        let compiled = tools.iter().map(|tool| (tool.name.clone(), OnceLock::new())).collect();
+        let compiled = tools.known().map(|tool| (tool.name.clone(), OnceLock::new())).collect();
         Self { tools, repairs: Repairs::all(), parallel: Parallel::Many, compiled: Arc::new(compiled) }
     }
 

@@ -54,17 +54,27 @@ struct Detour {
     words: &'static str,
 }
 
-const DETOURS: [Detour; 5] = [
+const WRITE_ALL: &str = "read the file, then write the whole of it with `write_to_file`";
+
+const DETOURS: [Detour; 9] = [
     Detour {
         tool: "write_to_file",
         other: "replace_in_file",
         words: "if the file is there, change only the lines that differ, with `replace_in_file`",
     },
     Detour {
-        tool: "replace_in_file",
-        other: "write_to_file",
-        words: "read the file, then write the whole of it with `write_to_file`",
+        tool: "write_to_file",
+        other: "edit_file",
+        words: "if the file is there, change only the lines that differ, with `edit_file`",
     },
+    Detour {
+        tool: "write_to_file",
+        other: "apply_patch",
+        words: "if the file is there, change only the lines that differ, with `apply_patch`",
+    },
+    Detour { tool: "replace_in_file", other: "write_to_file", words: WRITE_ALL },
+    Detour { tool: "edit_file", other: "write_to_file", words: WRITE_ALL },
+    Detour { tool: "apply_patch", other: "write_to_file", words: WRITE_ALL },
     Detour {
         tool: "read_file",
         other: "search_files",
@@ -83,21 +93,17 @@ pub(crate) fn another_way(protocol: &Protocol, tools: &ToolSet, call: &Checked) 
     const ASK: &str = "ask_followup_question";
     let is = |kind: FaultKind| call.faults.iter().any(|fault| fault.kind == kind);
     let known = tools.get(&call.name);
-    let detour =
-        DETOURS.iter().find(|detour| detour.tool == call.name).filter(|detour| tools.get(detour.other).is_some());
+    let detour = DETOURS.iter().find(|detour| detour.tool == call.name && tools.offers(detour.other));
     let mut ways: Vec<String> = Vec::new();
     if is(FaultKind::ExtraCall) {
         ways.push("make this call alone, in a message of its own, when the result before it is there".to_owned());
     } else if is(FaultKind::CutCall) {
-        ways.push(
-            match detour.filter(|detour| detour.tool == "write_to_file") {
-                Some(_) => {
-                    "write a short beginning with `write_to_file`, then add the rest in pieces, with `replace_in_file`"
-                }
-                None => "do it in smaller pieces: a short call now, the rest in later ones",
+        ways.push(match detour.filter(|detour| detour.tool == "write_to_file") {
+            Some(Detour { other, .. }) => {
+                format!("write a short beginning with `write_to_file`, then add the rest in pieces, with `{other}`")
             }
-            .to_owned(),
-        );
+            None => "do it in smaller pieces: a short call now, the rest in later ones".to_owned(),
+        });
     } else if known.is_none() {
         ways.push(format!("use a tool that there is: {}", names(tools.iter().map(|tool| tool.name.as_str()))));
     } else if let Some(detour) = detour {

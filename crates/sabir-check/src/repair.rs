@@ -282,11 +282,11 @@ fn same_letters<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Op
 }
 
 fn wrong_case_name(called: &Called<'_>) -> Option<String> {
-    same_letters(called.name, called.tools.iter().map(|tool| tool.name.as_str())).map(str::to_owned)
+    same_letters(called.name, called.tools.known().map(|tool| tool.name.as_str())).map(str::to_owned)
 }
 
 fn near_name(called: &Called<'_>) -> Option<String> {
-    let name = near(called.name, called.tools.iter().map(|tool| tool.name.as_str()))?;
+    let name = near(called.name, called.tools.known().map(|tool| tool.name.as_str()))?;
     let tool = called.tools.get(name)?;
     let shape = Shape::new(&tool.parameters);
     let declared = shape.names();

@@ -61,6 +61,9 @@ pub(crate) struct Recorded {
     pub(crate) form: Form,
     /// The output limit that the catalogue knew.
     pub(crate) output: Option<u64>,
+    /// Whether the catalogue knew that the model reads no pictures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) blind: bool,
     pub(crate) deadlines: Deadlines,
     pub(crate) retries: Retries,
 }
@@ -99,7 +102,7 @@ pub(crate) enum Line {
     Cassette {
         version: u32,
         by: String,
-        provider: Recorded,
+        provider: Box<Recorded>,
         task: Value,
     },
     Request {
@@ -179,7 +182,8 @@ impl Cassette {
         else {
             return Err(CassetteError::Foreign);
         };
-        let mut cassette = Self { task, outputs: Vec::new(), results: Vec::new(), provider, exchanges: Vec::new() };
+        let mut cassette =
+            Self { task, outputs: Vec::new(), results: Vec::new(), provider: *provider, exchanges: Vec::new() };
         for (at, line) in lines {
             match serde_json::from_slice(line) {
                 Ok(line) => cassette.take(line).map_err(|message| broken(at, message))?,

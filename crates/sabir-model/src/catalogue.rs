@@ -39,6 +39,8 @@ pub struct Entry {
     pub images: Option<bool>,
     /// Whether it can think before it answers.
     pub thinking: Option<bool>,
+    /// The tool that it is offered to change parts of files.
+    pub edit_tool: Option<String>,
     /// What its vendor wants for a million tokens; of a user's own entry, what its provider wants.
     pub prices: Option<Prices>,
 }
@@ -89,6 +91,7 @@ impl Catalogue {
                 native: own.native.or(if own.dialect.is_some() { Some(false) } else { known.native }),
                 images: own.images.or(known.images),
                 thinking: own.thinking.or(known.thinking),
+                edit_tool: own.edit_tool.or(known.edit_tool),
                 prices: own.prices.or(known.prices),
                 ..own
             }),

@@ -14,6 +14,7 @@ use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Part, Protocol,
 use sabir_wire::{BodyForm, Close, Decoder};
 use serde::{Deserialize, Serialize};
 
+use crate::blind::without_pictures;
 use crate::catalogue::Catalogue;
 use crate::front::Front;
 use crate::network::Network;
@@ -208,6 +209,8 @@ impl HttpModel {
 
     /// The request as bytes, rendered for its protocol.
     fn body(&self, request: &Request, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
+        let fit = self.output.is_blind(&request.model).then(|| without_pictures(request)).flatten();
+        let request = fit.as_ref().unwrap_or(request);
         let rendered = match &request.protocol {
             Protocol::Native => None,
             Protocol::Prompted(name) => {

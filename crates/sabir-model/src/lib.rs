@@ -24,6 +24,7 @@
 //! assert_eq!(draft.calls().next().expect("a call").name, "read_file");
 //! ```
 
+mod blind;
 mod cassette;
 mod catalogue;
 mod difference;

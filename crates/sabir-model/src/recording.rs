@@ -59,7 +59,7 @@ impl Recorder {
         let recorder = Self(Arc::new(Tape { to, redactor: Mutex::new(Arc::new(redactor)) }));
         let task = serde_json::from_str(&recorder.redactor().text(&task.to_string())).unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
-        recorder.write(&Line::Cassette { version: CASSETTE_VERSION, by, provider, task });
+        recorder.write(&Line::Cassette { version: CASSETTE_VERSION, by, provider: Box::new(provider), task });
         match recorder.error() {
             Some(error) => Err(io::Error::other(error)),
             None => Ok(recorder),

@@ -23,6 +23,8 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
 
     /// The name that a model writes.
     const NAME: &'static str;
+    /// Its Markdown, which is its documentation and its test.
+    const MANUAL: &'static str;
     /// Whether it only reads: such calls of one turn run at the same time.
     const READS_ONLY: bool;
 
@@ -41,11 +43,19 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
 }
 
 /// A built-in tool as the agent runs it.
-pub(crate) struct Built<T>(Arc<T>);
+pub(crate) struct Built<T> {
+    tool: Arc<T>,
+    offered: bool,
+}
 
 impl<T: BuiltIn> Built<T> {
     pub(crate) fn arc(tool: T) -> Arc<dyn Tool> {
-        Arc::new(Self(Arc::new(tool)))
+        Self::offered(tool, true)
+    }
+
+    /// A tool that models are shown, or not.
+    pub(crate) fn offered(tool: T, offered: bool) -> Arc<dyn Tool> {
+        Arc::new(Self { tool: Arc::new(tool), offered })
     }
 }
 
@@ -54,13 +64,17 @@ impl<T: BuiltIn> Tool for Built<T> {
         spec::<T>()
     }
 
+    fn offered(&self) -> bool {
+        self.offered
+    }
+
     fn reads_only(&self) -> bool {
         T::READS_ONLY
     }
 
     fn access(&self, arguments: &Arguments) -> Access {
         match input::<T>(arguments) {
-            Ok(input) => self.0.access(&input),
+            Ok(input) => self.tool.access(&input),
             Err(reason) => Access::Invalid { reason },
         }
     }
@@ -69,7 +83,7 @@ impl<T: BuiltIn> Tool for Built<T> {
         let input = input::<T>(arguments);
         Box::pin(async move {
             let ran = match input {
-                Ok(input) => Arc::clone(&self.0).run(input, progress).await,
+                Ok(input) => Arc::clone(&self.tool).run(input, progress).await,
                 Err(words) => Err(words),
             };
             ran.map_or_else(ToolOutput::failed, Into::into)
@@ -157,6 +171,7 @@ mod tests {
         type Input = Input;
         type Output = ToolOutput;
         const NAME: &'static str = "look";
+        const MANUAL: &'static str = "# look\n";
         const READS_ONLY: bool = true;
 
         fn example() -> Value {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{Command, CommandOutcome, End, Stream};
+use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,33 +12,59 @@ use serde_json::{Value, json};
 use crate::Settings;
 use crate::built_in::BuiltIn;
 use crate::facts::gather;
-use crate::words::count;
+use crate::read_command_output::{Reading, state, unread};
+use crate::words::{self, capitalised, grouped, processes};
 
 const DEFAULT_SECONDS: u64 = 120;
 const MAX_SECONDS: u64 = 600;
 /// Of the output: errors tend to stand at the end.
 const HEAD_BYTES: usize = 12 << 10;
 const TAIL_BYTES: usize = 20 << 10;
+/// What the terminal is, whatever the settings say for pipes.
+const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
+/// What is shown of the output while it comes: nobody reads a flood.
+const PREVIEW_BYTES: usize = 4 << 20;
+/// How long a job is watched before its first output is told.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// The tool.
 pub(crate) struct ExecuteCommand(pub(crate) Settings);
 
-/// Run a shell command in the workspace folder, and get its exit code and output. There is no input and no terminal. What it
-/// leaves running in the background ends with it.
+/// Run a shell command in the workspace folder. There is no input. What it leaves running ends with it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The command line.
     command: String,
-    /// Seconds after which it is killed. Default 120.
+    /// Seconds until it is killed. Default 120.
     #[schemars(range(min = 1, max = 600))]
     timeout: Option<u64>,
+    /// Give it a terminal.
+    #[serde(default)]
+    terminal: bool,
+    /// For servers: let it run on as a job.
+    #[serde(default)]
+    background: bool,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// It ended.
+    Ended {
+        ran: Ran,
+        /// Its time limit.
+        seconds: u64,
+    },
+    /// It is a job now.
+    Started(Reading),
 }
 
 impl BuiltIn for ExecuteCommand {
     type Input = Input;
-    type Output = ToolOutput;
+    type Output = Output;
     const NAME: &'static str = "execute_command";
+    const MANUAL: &'static str = include_str!("specs/execute_command.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {
@@ -52,51 +78,163 @@ impl BuiltIn for ExecuteCommand {
         }
     }
 
-    async fn run(self: Arc<Self>, input: Input, progress: Progress<'_>) -> Result<ToolOutput, String> {
-        let seconds = input.timeout.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
-        let command = Command::new(input.command, &self.0.helper)
+    async fn run(self: Arc<Self>, input: Input, progress: Progress<'_>) -> Result<Output, String> {
+        let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
+        let mut command = Command::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
-            .timeout(Duration::from_secs(seconds))
             .captured_bytes(HEAD_BYTES, TAIL_BYTES);
-        let (mut out, mut err) = (Decoder::default(), Decoder::default());
-        let ran = command
-            .run(&self.0.workspace, |stream, bytes| match stream {
-                Stream::Stdout => out.push(bytes, progress),
-                Stream::Stderr => err.push(bytes, progress),
-            })
-            .await;
-        out.finish(progress);
-        err.finish(progress);
-        ran.map(|outcome| output(&outcome, seconds)).map_err(|error| format!("{error}."))
+        if input.terminal {
+            command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
+        if input.background {
+            let command = match limit {
+                Some(seconds) => command.timeout(Duration::from_secs(seconds)),
+                None => command,
+            };
+            return start(&self.0, command, &input.command).await;
+        }
+        let seconds = limit.unwrap_or(DEFAULT_SECONDS);
+        let mut preview = Preview { out: Decoder::default(), err: Decoder::default(), left: PREVIEW_BYTES, progress };
+        let command = command.timeout(Duration::from_secs(seconds));
+        let on_output = |stream, bytes: &[u8]| preview.push(stream, bytes);
+        let ran = self.0.jobs.run(&self.0.workspace, command, &input.command, on_output).await;
+        preview.finish();
+        ran.map(|ran| Output::Ended { ran, seconds }).map_err(|error| match error {
+            WorkspaceError::Missing { .. } => {
+                "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
+            }
+            error => format!("{error}."),
+        })
+    }
+}
+
+/// Starts a job, and waits for its first words.
+async fn start(settings: &Settings, command: Command, text: &str) -> Result<Output, String> {
+    let explain = |error: OutputError| format!("{}.", capitalised(&error.to_string()));
+    let jobs = Arc::clone(&settings.jobs);
+    let number = jobs.start(Arc::clone(&settings.workspace), command, text).map_err(explain)?;
+    jobs.wait(number, FIRST_LOOK).await.map_err(explain)?;
+    words::blocking(move || {
+        let reading = unread(&jobs, number).map_err(explain)?;
+        match &reading.info().state {
+            JobState::Failed(reason) => Err(format!("{reason}.")),
+            _ => Ok(Output::Started(reading)),
+        }
+    })
+    .await
+}
+
+impl From<Output> for ToolOutput {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Ended { ran, seconds } => ended(&ran, seconds),
+            Output::Started(reading) => started(&reading),
+        }
     }
 }
 
 /// The end, what was printed, and what to do.
-fn output(outcome: &CommandOutcome, seconds: u64) -> ToolOutput {
+fn ended(ran: &Ran, seconds: u64) -> ToolOutput {
+    let outcome = &ran.outcome;
     let mut words = match outcome.end {
         End::Exited(code) => format!("Exit code {code}"),
-        End::Signaled(signal) => format!("Ended by signal {signal}"),
         End::TimedOut => format!("Killed after {}, with all that it had started", count_seconds(seconds)),
         End::Cancelled => "Cancelled, with all that it had started".to_owned(),
-        _ => "Lost: its supervisor was killed, and what was left of the command too".to_owned(),
+        End::SupervisorLost => "Lost: its supervisor was killed, and what was left of the command too".to_owned(),
+        end => capitalised(&end.to_string()),
     };
-    let printed = outcome.output.text();
+    let omitted = grouped(outcome.output.omitted_bytes);
+    let printed = outcome.output.text_with(&match &ran.kept {
+        Some(Ok(number)) => {
+            format!("[… {omitted} bytes left out; read_command_output with output {number} shows them …]")
+        }
+        Some(Err(error)) => format!("[… {omitted} bytes left out: {error} …]"),
+        None => String::new(),
+    });
     let printed = printed.trim_end_matches('\n');
     words.push_str(if printed.is_empty() { ", no output." } else { ". Output:\n" });
     words.push_str(printed);
-    if outcome.end == End::TimedOut {
-        words.push_str(&format!(
-            "\n[If it needs longer, give a timeout of up to {MAX_SECONDS}. If it waits for input, give that on its command line.]"
-        ));
-    }
-    if let survivors @ 1.. = outcome.survivors {
-        words.push_str(&format!("\n[{} could not be killed.]", count(survivors as usize, "process")));
+    for note in notes(outcome) {
+        words.push_str(&format!("\n[{note}]"));
     }
     ToolOutput { failed: outcome.end != End::Exited(0), ..ToolOutput::done(words) }
 }
 
+/// What is to be known of an end, and what to do.
+fn notes(outcome: &CommandOutcome) -> Vec<String> {
+    let mut notes = Vec::new();
+    match outcome.end {
+        End::TimedOut => notes.push(format!(
+            "If it needs longer, give a timeout of up to {MAX_SECONDS}. If it waits for input, give that on its command line. If it is a \
+             server, use background."
+        )),
+        End::Exited(126) => notes.push("126: a file that cannot be executed. Is it a program, and `chmod +x`?".to_owned()),
+        End::Exited(127) => {
+            notes.push("127: no such program. Check its name, give its path, or install it.".to_owned());
+        }
+        End::Exited(137) | End::Signaled(9) => {
+            notes.push("Killed from outside, perhaps for want of memory.".to_owned());
+        }
+        _ => {}
+    }
+    if let left @ 1.. = outcome.left_running {
+        let verb = if left == 1 { "was" } else { "were" };
+        notes.push(format!(
+            "{} that it left running {verb} ended. For a server, use background, without `&`.",
+            processes(left)
+        ));
+    }
+    if let survivors @ 1.. = outcome.survivors {
+        notes.push(format!("{} could not be killed.", processes(survivors)));
+    }
+    notes
+}
+
+fn started(reading: &Reading) -> ToolOutput {
+    let (number, how) = (reading.info().number, &reading.info().state);
+    let printed = reading.first_words();
+    let JobState::Ended(ending) = how else {
+        return ToolOutput::done(format!(
+            "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.]"
+        ));
+    };
+    let words = format!("Job {number} has ended: {}. {printed}", state(how));
+    ToolOutput { failed: ending.end != End::Exited(0), ..ToolOutput::done(words) }
+}
+
 fn count_seconds(seconds: u64) -> String {
     format!("{seconds} second{}", if seconds == 1 { "" } else { "s" })
+}
+
+/// Shows output while it comes.
+struct Preview<'a> {
+    out: Decoder,
+    err: Decoder,
+    /// How many bytes more are shown.
+    left: usize,
+    progress: Progress<'a>,
+}
+
+impl Preview<'_> {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        let decoder = match stream {
+            Stream::Stdout => &mut self.out,
+            Stream::Stderr => &mut self.err,
+        };
+        self.left = self.left.saturating_sub(bytes.len());
+        decoder.push(bytes, self.progress);
+        if self.left == 0 {
+            (self.progress)("\n[… the rest is not shown while it comes …]\n");
+        }
+    }
+
+    fn finish(mut self) {
+        self.out.finish(self.progress);
+        self.err.finish(self.progress);
+    }
 }
 
 /// Bytes of one stream to text, with characters that are cut between two pieces kept for the next.

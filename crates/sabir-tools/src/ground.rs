@@ -1,25 +1,39 @@
 //! What the file tools of a task share: the workspace, and what the task knows of its files.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sabir_agent::Access;
-use sabir_workspace::{Version, WorkPath, Workspace, WorkspaceError};
+use sabir_workspace::{Change, Expect, Text, Version, WorkPath, Workspace, WorkspaceError};
 
 use crate::nearest;
+use crate::words::{self, MAX_FILE_BYTES};
 
 /// Paths that are remembered; beyond that all are forgotten, which costs a check and never a file.
 const MAX_REMEMBERED: usize = 100_000;
+/// What is kept of the content of a file, and of all together, to tell later what changed. Beyond that only versions are known.
+const MAX_KEPT_BYTES: usize = 256 << 10;
+const MAX_ALL_KEPT_BYTES: usize = 16 << 20;
+/// A change of a file that is told whole.
+const MAX_TOLD_BYTES: usize = 4 << 10;
 
 /// Where the file tools stand.
 #[derive(Debug)]
 pub(crate) struct Ground {
     workspace: Arc<Workspace>,
-    /// The version of each file that the model has last seen whole or in part, or has written.
-    known: Mutex<HashMap<WorkPath, Version>>,
+    /// Each file that the model has seen whole or in part, or has written, as it was then.
+    known: Mutex<Known>,
     /// Where the path of a write led when it was judged.
     judged: Mutex<HashMap<String, WorkPath>>,
+}
+
+/// What the model knows of files.
+#[derive(Debug, Default)]
+struct Known {
+    files: HashMap<WorkPath, (Version, Option<Arc<str>>)>,
+    kept_bytes: usize,
 }
 
 impl Ground {
@@ -43,8 +57,13 @@ impl Ground {
             Err(WorkspaceError::PathOutside { .. } | WorkspaceError::LinkLeaves { .. }) => {
                 Access::Read { path: path.to_owned(), outside: true }
             }
-            Err(error) => Access::Invalid { reason: error.to_string() },
+            Err(error) => Access::Invalid { reason: format!("{error}.") },
         }
+    }
+
+    /// What reading all these paths would touch. One that is no path touches nothing, unless all are such; the tool says so.
+    pub(crate) fn reading_all<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Access {
+        several(paths.into_iter().map(|path| self.reading(path)))
     }
 
     /// What writing that path would touch. Remembers it for [`target`](Self::target).
@@ -56,7 +75,7 @@ impl Ground {
                 remember(&self.judged, path.to_owned(), real);
                 Access::Write { path: shown, protected }
             }
-            Err(error) => Access::Invalid { reason: error.to_string() },
+            Err(error) => Access::Invalid { reason: format!("{error}.") },
         }
     }
 
@@ -72,14 +91,63 @@ impl Ground {
         }
     }
 
-    /// The version that the model has last seen.
-    pub(crate) fn known(&self, path: &WorkPath) -> Option<Version> {
-        recall(&self.known, path)
+    /// Whether the model has seen the file.
+    pub(crate) fn knows(&self, path: &WorkPath) -> bool {
+        self.known().files.contains_key(path)
     }
 
-    /// Remembers what the model has seen.
-    pub(crate) fn learn(&self, path: WorkPath, version: Version) {
-        remember(&self.known, path, version);
+    /// Remembers what the model has seen. `text`: the whole content, as far as it is text.
+    pub(crate) fn learn(&self, path: WorkPath, version: Version, text: Option<&str>) {
+        let text = text.filter(|text| text.len() <= MAX_KEPT_BYTES).map(Arc::from);
+        self.known().insert(path, version, text);
+    }
+
+    /// Forgets a file that is gone.
+    pub(crate) fn forget(&self, path: &WorkPath) {
+        self.known().remove(path);
+    }
+
+    /// Fails for a file that is not as the model knows it. The failure says what changed, if that is short; the model then
+    /// knows it.
+    pub(crate) fn fresh(&self, path: &WorkPath, version: Version, text: Option<&str>) -> Result<(), String> {
+        let known = self.known().files.get(path).cloned();
+        let Some((_, old)) = known.filter(|(known, _)| *known != version) else { return Ok(()) };
+        let change = old.as_deref().zip(text).map(|(old, new)| words::diff(old, new));
+        let Some(change) = change.filter(|change| (1..=MAX_TOLD_BYTES).contains(&change.len())) else {
+            return Err(stale(path));
+        };
+        self.learn(path.clone(), version, text);
+        Err(format!(
+            "`{path}` changed on disk since you last read or wrote it, so nothing was written. What changed:\n{change}\n[You know \
+             it now: redo the change on what the file holds.]"
+        ))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The change that deletes a file, unless it is another than the model knows.
+    pub(crate) fn deletion(&self, path: &WorkPath) -> Result<Change, String> {
+        let found = self.workspace.read(path, MAX_FILE_BYTES).map_err(|error| self.explain(&error))?;
+        let text = Text::decode(&found.bytes).ok().filter(|_| !found.truncated);
+        self.fresh(path, found.version, text.as_ref().map(|text| text.content.as_str()))?;
+        Ok(Change::delete(path.clone(), Expect::Version(found.version)))
+    }
+
+    /// Makes all changes or none, and remembers what the model knows of the files then: `contents`, one for each change.
+    pub(crate) fn make(&self, changes: &[Change], contents: &[&str]) -> Result<(), String> {
+        let versions = self.workspace.apply(changes).map_err(|error| match error {
+            WorkspaceError::Exists { path } => stale(path),
+            error => self.explain(&error),
+        })?;
+        for ((change, version), content) in changes.iter().zip(versions).zip(contents) {
+            match version {
+                Some(version) => self.learn(change.path.clone(), version, Some(content)),
+                None => self.forget(&change.path),
+            }
+        }
+        Ok(())
     }
 
     /// A file error in words for the model. What is missing comes with the nearest names.
@@ -89,9 +157,50 @@ impl Ground {
                 Ok(path) => nearest::missing(&self.workspace, &path),
                 Err(_) => format!("{error}."),
             },
+            WorkspaceError::Stale { path } => stale(path),
             _ => format!("{error}."),
         }
     }
+}
+
+/// One access of many. What is invalid is left out where anything else is not.
+fn several(all: impl Iterator<Item = Access>) -> Access {
+    let (invalid, mut valid): (Vec<_>, Vec<_>) = all.partition(|access| matches!(access, Access::Invalid { .. }));
+    match (valid.len(), invalid.into_iter().next()) {
+        (0, Some(invalid)) => invalid,
+        (1, _) => valid.remove(0),
+        _ => Access::Several(valid),
+    }
+}
+
+impl Known {
+    fn insert(&mut self, path: WorkPath, version: Version, text: Option<Arc<str>>) {
+        self.remove(&path);
+        if self.files.len() >= MAX_REMEMBERED {
+            *self = Self::default();
+        }
+        let bytes = text.as_deref().map_or(0, str::len);
+        if self.kept_bytes + bytes > MAX_ALL_KEPT_BYTES {
+            self.files.values_mut().for_each(|(_, text)| *text = None);
+            self.kept_bytes = 0;
+        }
+        self.kept_bytes += bytes;
+        self.files.insert(path, (version, text));
+    }
+
+    fn remove(&mut self, path: &WorkPath) {
+        if let Some((_, Some(text))) = self.files.remove(path) {
+            self.kept_bytes -= text.len();
+        }
+    }
+}
+
+/// Says that a file is not the one that the model knows.
+fn stale(path: impl Display) -> String {
+    format!(
+        "`{path}` changed on disk since you last read or wrote it, so nothing was written. Read it again, and redo the change on \
+         what it holds now."
+    )
 }
 
 fn remember<K: Eq + Hash, V>(map: &Mutex<HashMap<K, V>>, key: K, value: V) {

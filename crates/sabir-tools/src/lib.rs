@@ -1,6 +1,6 @@
 //! What can the model do to the world?
 //!
-//! Six tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
+//! Tools, a file each: [`builtin`] makes those of one task. Each is a thin reading of its arguments over
 //! [`sabir_workspace`], which is what really touches the machine; what this crate adds is **the words**. The decision that
 //! shapes it is that a result is written for its only reader, a model that must choose its next call: what happened, in numbers
 //! that let it go on (lines, bytes left out, the nearest names), and nothing that differs from machine to machine or from one
@@ -8,16 +8,28 @@
 //!
 //! | tool | touches | judged as |
 //! | --- | --- | --- |
-//! | `read_file` | a file, up to 64 KiB of it at a time | reading |
+//! | `read_file` | files, up to 64 KiB of them at a time; pictures | reading |
 //! | `list_files` | the names in a folder | reading |
 //! | `search_files` | the lines of files | reading |
+//! | `list_code_definition_names` | source files, up to 1 MiB each | reading |
 //! | `write_to_file` | a whole file | writing |
-//! | `replace_in_file` | parts of a file | writing |
+//! | `replace_in_file`, `edit_file` | parts of a file | writing |
+//! | `apply_patch` | several files | writing all of them |
+//! | `fetch_url` | public hosts, by GET | fetching |
 //! | `execute_command` | anything | a command |
+//! | `read_command_output` | what commands of the task printed | nothing |
+//! | `stop_command` | a job of the task | nothing |
 //!
-//! The tools of a task remember which version of each file the model has seen. `write_to_file` does not overwrite a version that
-//! it has not: a formatter or the user was there in between. They also remember where a path led when a write was judged, and do
-//! not write elsewhere.
+//! A model is offered one of the three tools that change parts of files, the one that models of its kind are trained on
+//! ([`EditTool`]); a call of another is understood all the same.
+//!
+//! The tools of a task remember which version of each file the model has seen, and write none in place of another: a formatter
+//! or the user was there in between, so the model is shown first what changed. They also remember where a path led when a write
+//! was judged, and do not write elsewhere.
+//!
+//! A command's result holds the beginning and the end of what it printed, as plain text; the whole is kept by [`Jobs`] under a
+//! number, by which `read_command_output` reads it. Commands in the background are jobs, of the same numbers. They end with the
+//! `Jobs`, so a task that is over should [end](Jobs::end) them.
 //!
 //! A tool that is dropped while it works kills its command. File work goes on to its end, unseen: a file is then old or new,
 //! never half.
@@ -28,8 +40,8 @@
 //!
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
-//! use sabir_tools::{Settings, builtin};
-//! use sabir_workspace::Workspace;
+//! use sabir_tools::{EditTool, Reach, Settings, builtin};
+//! use sabir_workspace::{Jobs, Lifetime, Workspace};
 //! use serde_json::json;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -38,6 +50,9 @@
 //!     workspace: Arc::new(Workspace::open(folder.path())?),
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+//!     edit_tool: EditTool::default(),
+//!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
+//!     reach: Reach::Public,
 //! }))?;
 //!
 //! let tool = registry.get("write_to_file").ok_or("no such tool")?;
@@ -51,15 +66,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod apply_patch;
 mod built_in;
+mod definitions;
+mod edit_file;
+mod edit_tool;
+mod edits;
 mod execute_command;
 mod facts;
+mod fetch_url;
 mod ground;
+mod list_code_definition_names;
 mod list_files;
 mod nearest;
+mod picture;
+mod read_command_output;
 mod read_file;
 mod replace_in_file;
 mod search_files;
+mod stop_command;
+mod text_file;
+mod web;
 mod words;
 mod write_to_file;
 
@@ -68,18 +95,27 @@ use std::sync::Arc;
 
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Workspace};
 
 pub use crate::facts::gather;
+pub use crate::web::reach::Reach;
 
-use crate::built_in::{Built, spec};
+use crate::apply_patch::ApplyPatch;
+use crate::built_in::{Built, BuiltIn, spec};
+use crate::edit_file::EditFile;
 use crate::execute_command::ExecuteCommand;
+use crate::fetch_url::FetchUrl;
 use crate::ground::Ground;
+use crate::list_code_definition_names::ListCodeDefinitionNames;
 use crate::list_files::ListFiles;
+use crate::read_command_output::ReadCommandOutput;
 use crate::read_file::ReadFile;
 use crate::replace_in_file::ReplaceInFile;
 use crate::search_files::SearchFiles;
+use crate::stop_command::StopCommand;
 use crate::write_to_file::WriteToFile;
+
+pub use crate::edit_tool::{EditTool, EditToolError};
 
 /// What the tools of a task work on.
 #[derive(Clone)]
@@ -91,34 +127,79 @@ pub struct Settings {
     pub helper: PathBuf,
     /// The whole environment of commands. Nothing else is inherited, so this has to hold `PATH` and `HOME`, and no secrets.
     pub environment: Vec<(String, String)>,
+    /// The tool that the model is offered to change parts of files.
+    pub edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    pub jobs: Arc<Jobs>,
+    /// Which machines `fetch_url` may ask.
+    pub reach: Reach,
 }
 
 /// The built-in tools of one task, in the order in which a model reads of them. A second task needs its own: they remember what
-/// the model has seen.
+/// the model has seen. The edit tools that are not the chosen one are there, and [not offered](Tool::offered).
 #[must_use]
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let ground = Arc::new(Ground::new(Arc::clone(&settings.workspace)));
+    let (ground, jobs) = (Arc::new(Ground::new(Arc::clone(&settings.workspace))), Arc::clone(&settings.jobs));
+    let edit_tool = settings.edit_tool;
     vec![
         Built::arc(ReadFile(Arc::clone(&ground))),
         Built::arc(ListFiles(Arc::clone(&ground))),
         Built::arc(SearchFiles(Arc::clone(&ground))),
+        Built::arc(ListCodeDefinitionNames(Arc::clone(&ground))),
         Built::arc(WriteToFile(Arc::clone(&ground))),
-        Built::arc(ReplaceInFile(ground)),
+        Built::offered(ReplaceInFile(Arc::clone(&ground)), edit_tool == EditTool::ReplaceInFile),
+        Built::offered(EditFile(Arc::clone(&ground)), edit_tool == EditTool::EditFile),
+        Built::offered(ApplyPatch(ground), edit_tool == EditTool::ApplyPatch),
+        Built::arc(FetchUrl::new(settings.reach.clone())),
         Built::arc(ExecuteCommand(settings)),
+        Built::arc(ReadCommandOutput(Arc::clone(&jobs))),
+        Built::arc(StopCommand(jobs)),
     ]
 }
 
-/// What a model reads of the built-in tools, in their order, wherever they may work.
+/// What a model reads of the built-in tools, in their order, wherever they may work; of the edit tools the usual one.
 #[must_use]
 pub fn specs() -> Vec<ToolSpec> {
     vec![
         spec::<ReadFile>(),
         spec::<ListFiles>(),
         spec::<SearchFiles>(),
+        spec::<ListCodeDefinitionNames>(),
         spec::<WriteToFile>(),
         spec::<ReplaceInFile>(),
+        spec::<FetchUrl>(),
         spec::<ExecuteCommand>(),
+        spec::<ReadCommandOutput>(),
+        spec::<StopCommand>(),
     ]
+}
+
+/// Every built-in tool by its name, with its Markdown: what it does, what it takes, and the exact words of its results.
+#[must_use]
+pub fn manuals() -> Vec<(&'static str, &'static str)> {
+    fn of<T: BuiltIn>() -> (&'static str, &'static str) {
+        (T::NAME, T::MANUAL)
+    }
+    vec![
+        of::<ReadFile>(),
+        of::<ListFiles>(),
+        of::<SearchFiles>(),
+        of::<ListCodeDefinitionNames>(),
+        of::<WriteToFile>(),
+        of::<ReplaceInFile>(),
+        of::<EditFile>(),
+        of::<ApplyPatch>(),
+        of::<FetchUrl>(),
+        of::<ExecuteCommand>(),
+        of::<ReadCommandOutput>(),
+        of::<StopCommand>(),
+    ]
+}
+
+/// What can be said of the edit tools that [`specs`] leaves out.
+#[must_use]
+pub fn unoffered_specs() -> Vec<ToolSpec> {
+    vec![spec::<EditFile>(), spec::<ApplyPatch>()]
 }
 
 /// The environment stays out of it: its values may be nobody's business.

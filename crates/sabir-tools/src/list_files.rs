@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{EntryKind, ListOptions, WorkspaceError};
+use sabir_workspace::{EntryKind, ListOptions, Listing, Stop, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,10 +29,17 @@ pub(crate) struct Input {
     recursive: bool,
 }
 
+/// What is in the folder.
+pub(crate) struct Listed {
+    folder: WorkPath,
+    listing: Listing,
+}
+
 impl BuiltIn for ListFiles {
     type Input = Input;
-    type Output = ToolOutput;
+    type Output = Listed;
     const NAME: &'static str = "list_files";
+    const MANUAL: &'static str = include_str!("specs/list_files.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {
@@ -43,38 +50,44 @@ impl BuiltIn for ListFiles {
         self.0.reading(&input.path)
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
-        words::blocking(move || list(&self.0, &input).map(ToolOutput::done)).await
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Listed, String> {
+        words::stoppable(move |stop| list(&self.0, &input, stop)).await
     }
 }
 
-fn list(ground: &Ground, input: &Input) -> Result<String, String> {
-    let path = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
-    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES };
-    let listing = ground.workspace().list(&path, options).map_err(|error| match error {
-        WorkspaceError::NotAFolder { .. } => format!("`{path}` is not a folder. Use read_file for files."),
+fn list(ground: &Ground, input: &Input, stop: Stop) -> Result<Listed, String> {
+    let folder = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
+    let options = ListOptions { recursive: input.recursive, max_entries: MAX_ENTRIES, stop };
+    let listing = ground.workspace().list(&folder, &options).map_err(|error| match error {
+        WorkspaceError::NotAFolder { .. } => format!("`{folder}` is not a folder. Use read_file for files."),
         error => ground.explain(&error),
     })?;
-    if listing.entries.is_empty() {
-        return Ok(format!("`{path}` holds no files, or only ignored ones."));
-    }
-    let (mut words, mut shown) = (String::new(), 0);
-    for entry in &listing.entries {
-        let mark = match entry.kind {
-            EntryKind::Folder => "/",
-            EntryKind::Link => " (link)",
-            EntryKind::File => "",
-            EntryKind::Other => " (special)",
-        };
-        let line = format!("{}{mark}\n", entry.path);
-        if words.len() + line.len() > MAX_OUTPUT_BYTES {
-            break;
+    Ok(Listed { folder, listing })
+}
+
+impl From<Listed> for ToolOutput {
+    fn from(Listed { folder, listing }: Listed) -> Self {
+        if listing.entries.is_empty() {
+            return Self::done(format!("`{folder}` holds no files, or only ignored ones."));
         }
-        words.push_str(&line);
-        shown += 1;
+        let (mut words, mut shown) = (String::new(), 0);
+        for entry in &listing.entries {
+            let mark = match entry.kind {
+                EntryKind::Folder => "/",
+                EntryKind::Link => " (link)",
+                EntryKind::File => "",
+                EntryKind::Other => " (special)",
+            };
+            let line = format!("{}{mark}\n", entry.path);
+            if words.len() + line.len() > MAX_OUTPUT_BYTES {
+                break;
+            }
+            words.push_str(&line);
+            shown += 1;
+        }
+        if listing.truncated || shown < listing.entries.len() {
+            words.push_str(&format!("[Only the first {shown} names. List a folder below, or use search_files.]"));
+        }
+        Self::done(words.trim_end_matches('\n'))
     }
-    if listing.truncated || shown < listing.entries.len() {
-        words.push_str(&format!("[Only the first {shown} names. List a folder below, or use search_files.]"));
-    }
-    Ok(words.trim_end_matches('\n').to_owned())
 }

@@ -49,8 +49,8 @@ fn inside(workspace: &Workspace, path: &std::path::Path) -> Option<WorkPath> {
 
 /// The names in a folder; `None` when there is no such folder.
 fn names_in(workspace: &Workspace, folder: &WorkPath) -> Option<Vec<String>> {
-    let options = ListOptions { recursive: false, max_entries: MAX_LISTED };
-    let listing = workspace.list(folder, options).ok()?;
+    let options = ListOptions { recursive: false, max_entries: MAX_LISTED, ..ListOptions::default() };
+    let listing = workspace.list(folder, &options).ok()?;
     Some(listing.entries.iter().map(|entry| name_of(&entry.path)).collect())
 }
 
@@ -65,8 +65,8 @@ fn nearest(name: &str, names: Vec<String>) -> Vec<String> {
 
 /// The files of exactly that name.
 fn elsewhere(workspace: &Workspace, name: &str) -> Vec<String> {
-    let options = ListOptions { recursive: true, max_entries: MAX_LISTED };
-    let Ok(listing) = workspace.list(&WorkPath::root(), options) else { return Vec::new() };
+    let options = ListOptions { recursive: true, max_entries: MAX_LISTED, ..ListOptions::default() };
+    let Ok(listing) = workspace.list(&WorkPath::root(), &options) else { return Vec::new() };
     let files = listing.entries.iter().filter(|entry| entry.kind == EntryKind::File && name_of(&entry.path) == name);
     files.take(MAX_NAMES).map(|entry| entry.path.to_string()).collect()
 }

@@ -1,28 +1,33 @@
-//! `read_file`: a text file, or some lines of it, with their numbers.
+//! `read_file`: text files, or some lines of them, with their numbers; and pictures.
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
+use sabir_agent::{Access, Progress};
+use sabir_workspace::{FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words::{self, MAX_FILE_BYTES, count};
+use crate::picture::{self, Picture};
+use crate::words::{self, MAX_FILE_BYTES, bytes, count};
+
+pub(crate) use reading::{Lines, Reading, Seen};
+
+mod reading;
 
 const MAX_LINES: usize = 2000;
-const MAX_OUTPUT_BYTES: usize = 64 << 10;
 const MAX_LINE_BYTES: usize = 2000;
-/// A NUL in the first so many bytes makes a file binary.
-const LOOKED_AT_BYTES: usize = 8 << 10;
+/// Of all files together.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+const MAX_FILES: usize = 20;
 
 /// The tool.
 pub(crate) struct ReadFile(pub(crate) Arc<Ground>);
 
-/// Read a text file. Each line comes as `NUMBER | LINE`; number and bar are not part of the file. A long file
-/// comes in parts; read on with start_line.
+/// Read a text file or look at an image. Each line comes as `NUMBER | LINE`; number and bar are not part of the file.
+/// A long file comes in parts; read on with start_line.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -34,12 +39,29 @@ pub(crate) struct Input {
     /// Last line to show.
     #[schemars(range(min = 1))]
     end_line: Option<usize>,
+    /// Other files to read too, as `PATH` or `PATH:FIRST-LAST`.
+    #[serde(default)]
+    more_paths: Option<Vec<String>>,
+}
+
+/// A file and the lines of it that are wanted.
+struct Wanted {
+    path: String,
+    first: usize,
+    last: usize,
+}
+
+/// How much may still be shown.
+struct Room {
+    text_bytes: usize,
+    picture_bytes: usize,
 }
 
 impl BuiltIn for ReadFile {
     type Input = Input;
-    type Output = ToolOutput;
+    type Output = Reading;
     const NAME: &'static str = "read_file";
+    const MANUAL: &'static str = include_str!("specs/read_file.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {
@@ -47,44 +69,126 @@ impl BuiltIn for ReadFile {
     }
 
     fn access(&self, input: &Input) -> Access {
-        self.0.reading(&input.path)
+        let wanted = input.wanted(&self.0);
+        self.0.reading_all(wanted.iter().map(|wanted| wanted.path.as_str()))
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
-        words::blocking(move || read(&self.0, &input).map(ToolOutput::done)).await
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Reading, String> {
+        words::blocking(move || {
+            let wanted = input.wanted(&self.0);
+            if wanted.len() > MAX_FILES {
+                return Err(format!("That is {}; read at most {MAX_FILES} at a time.", count(wanted.len(), "file")));
+            }
+            let mut room = Room { text_bytes: MAX_OUTPUT_BYTES, picture_bytes: picture::MAX_BYTES };
+            let files = wanted.into_iter().map(|wanted| {
+                let seen = read(&self.0, &wanted, &mut room);
+                (wanted.path, seen)
+            });
+            Ok(Reading(files.collect()))
+        })
+        .await
     }
 }
 
-fn read(ground: &Ground, input: &Input) -> Result<String, String> {
-    let (first, last) = (input.start_line.unwrap_or(1), input.end_line.unwrap_or(usize::MAX));
-    if first == 0 || last < first {
+impl Input {
+    fn wanted(&self, ground: &Ground) -> Vec<Wanted> {
+        let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(usize::MAX));
+        let mut all = vec![Wanted { path: self.path.clone(), first, last }];
+        all.extend(self.more_paths.iter().flatten().map(|text| Wanted::parse(ground, text)));
+        all
+    }
+}
+
+impl Wanted {
+    /// `PATH` or `PATH:FIRST-LAST`; a file of that very name goes before.
+    fn parse(ground: &Ground, text: &str) -> Self {
+        let whole = Self { path: text.to_owned(), first: 1, last: usize::MAX };
+        let Some((path, lines)) = text.rsplit_once(':') else { return whole };
+        let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+        let (Ok(first), Ok(last)) = (first.parse(), last.parse()) else { return whole };
+        let is_name = ground.resolve(text).is_ok_and(|real| ground.workspace().exists(&real).unwrap_or(true));
+        if is_name { whole } else { Self { path: path.to_owned(), first, last } }
+    }
+}
+
+fn read(ground: &Ground, wanted: &Wanted, room: &mut Room) -> Result<Seen, String> {
+    let Wanted { path, first, last } = wanted;
+    if *first == 0 || last < first {
         return Err(format!(
             "Lines {first} to {last} are no lines: start_line is at least 1, end_line at least start_line."
         ));
     }
-    let path = ground.resolve(&input.path).map_err(|error| ground.explain(&error))?;
+    let path = ground.resolve(path).map_err(|error| ground.explain(&error))?;
     let found = ground.workspace().read(&path, MAX_FILE_BYTES).map_err(|error| match error {
         WorkspaceError::NotAFile { found: "a folder", .. } => format!("`{path}` is a folder. Use list_files for it."),
         error => ground.explain(&error),
     })?;
-    if found.bytes.iter().take(LOOKED_AT_BYTES).any(|byte| *byte == 0) {
-        return Err(format!(
-            "`{path}` is a binary file ({} bytes), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
-             instance.",
-            found.size_bytes
-        ));
+    if let Some(format) = picture::format(&found.bytes) {
+        return look(&path, &found, format, room);
     }
-    let words = show(&path, &found, first, last)?;
-    ground.learn(path, found.version);
-    Ok(words)
+    let text = text(&path, &found)?;
+    let seen = show(&path, &found, &text, (*first, *last), room)?;
+    ground.learn(path, found.version, (!found.truncated).then_some(text.content.as_str()));
+    Ok(seen)
 }
 
-/// The lines, as many as fit, and a last line in brackets when they are not the whole file.
-fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Result<String, String> {
-    let text = String::from_utf8_lossy(&found.bytes);
-    let total = text.lines().count();
-    if total == 0 && first == 1 {
-        return Ok(format!("`{path}` is empty."));
+fn look(
+    path: &WorkPath,
+    found: &FileContent,
+    format: (&'static str, &'static str),
+    room: &mut Room,
+) -> Result<Seen, String> {
+    let size = bytes(found.size_bytes);
+    let picture = Picture::new(format, &found.bytes).map_err(|reason| {
+        format!(
+            "`{path}` is an image ({}, {size}), and cannot be shown: {reason}. Use execute_command to look into it, or to make \
+             another one of it.",
+            format.0
+        )
+    })?;
+    if found.bytes.len() > room.picture_bytes {
+        return Err(format!(
+            "`{path}` is an image ({}, {size}), for which there was no room. Read it by itself.",
+            format.0
+        ));
+    }
+    room.picture_bytes -= found.bytes.len();
+    Ok(Seen::Picture { path: path.to_string(), size, picture })
+}
+
+/// What the file says.
+fn text(path: &WorkPath, found: &FileContent) -> Result<Text, String> {
+    let size = bytes(found.size_bytes);
+    if found.bytes.starts_with(b"%PDF-") {
+        return Err(format!(
+            "`{path}` is a PDF ({size}), which read_file cannot show. Use execute_command with `pdftotext -layout FILE -`."
+        ));
+    }
+    let mut whole = found.bytes.as_slice();
+    if found.truncated {
+        // A character may have been cut; a line may, anyway.
+        let end = whole.iter().rposition(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
+        whole = whole.get(..end).unwrap_or(whole);
+    }
+    Text::decode(whole).map_err(|_| {
+        format!(
+            "`{path}` is a binary file ({size}), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
+             instance."
+        )
+    })
+}
+
+/// The lines, as many as fit.
+fn show(
+    path: &WorkPath,
+    found: &FileContent,
+    text: &Text,
+    (first, last): (usize, usize),
+    room: &mut Room,
+) -> Result<Seen, String> {
+    let total = text.content.lines().count();
+    if total == 0 {
+        return Ok(Seen::Empty { path: path.to_string() });
     }
     if first > total {
         return Err(format!(
@@ -92,34 +196,31 @@ fn show(path: &WorkPath, found: &FileContent, first: usize, last: usize) -> Resu
             count(total, "line")
         ));
     }
-    let last = last.min(total);
-    let width = last.to_string().len();
-    let (mut shown, mut end) = (String::new(), first);
-    for (number, line) in (1..=last).zip(text.lines()).skip(first - 1).take(MAX_LINES) {
-        let line = format!("{number:>width$} | {}\n", words::cut(line, MAX_LINE_BYTES));
-        if number > first && shown.len() + line.len() > MAX_OUTPUT_BYTES {
+    if room.text_bytes == 0 {
+        return Err(format!("`{path}` has {}, for which there was no room. Read it by itself.", count(total, "line")));
+    }
+    let wanted = last.min(total);
+    let mut lines = Vec::new();
+    for (number, line) in (1..=wanted).zip(text.content.lines()).skip(first - 1).take(MAX_LINES) {
+        let line = words::cut(line, MAX_LINE_BYTES);
+        // The number, the bar and the end of the line.
+        let needed = line.len() + wanted.to_string().len() + 4;
+        if number > first && needed > room.text_bytes {
+            room.text_bytes = 0;
             break;
         }
-        shown.push_str(&line);
-        end = number;
+        room.text_bytes = room.text_bytes.saturating_sub(needed);
+        lines.push(line);
     }
-    let mut notes = String::new();
-    if first > 1 || end < total {
-        notes.push_str(&format!("[Lines {first} to {end} of {total}."));
-        if end < last {
-            notes.push_str(&format!(" Read on with start_line {}.", end + 1));
-        }
-        notes.push(']');
-    }
-    if found.truncated {
-        notes.push_str(&format!(
-            "[The file has {} bytes and read_file sees the first {MAX_FILE_BYTES}. Use execute_command with `sed -n` for the rest.]",
-            found.size_bytes
-        ));
-    }
-    if text.contains('\u{fffd}') && std::str::from_utf8(&found.bytes).is_err() && !found.truncated {
-        notes.push_str("[The file is not UTF-8; wrong bytes are shown as \u{fffd}.]");
-    }
-    shown.push_str(&notes);
-    Ok(shown.trim_end_matches('\n').to_owned())
+    let endings = text.content.matches('\n').count();
+    Ok(Seen::Lines(Lines {
+        first,
+        lines,
+        wanted,
+        total,
+        encoding: text.encoding,
+        crlf: (text.content.matches("\r\n").count(), endings),
+        open_end: !found.truncated && !text.content.ends_with('\n'),
+        whole_bytes: found.truncated.then_some(found.size_bytes),
+    }))
 }

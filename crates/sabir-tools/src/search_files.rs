@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{Match, SearchOptions, SearchResult, WorkPath};
+use sabir_workspace::{Encoding, EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,12 +15,15 @@ use crate::words::{self, count};
 const MAX_MATCHES: usize = 200;
 const MAX_LINE_BYTES: usize = 300;
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
+const MAX_CONTEXT_LINES: usize = 20;
+/// How much of a file is looked at to tell whether it is binary.
+const LOOKED_AT_BYTES: usize = 8 << 10;
 
 /// The tool.
 pub(crate) struct SearchFiles(pub(crate) Arc<Ground>);
 
-/// Search files line by line with a regular expression. Matches come with their line numbers and a line of
-/// context. Binary files and what .gitignore hides are left out.
+/// Search files line by line with a regular expression. Matches come with their line numbers. Binary files and what
+/// .gitignore hides are left out.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -30,12 +33,25 @@ pub(crate) struct Input {
     path: Option<String>,
     /// Search only files of this name or path, as in `*.rs` or `src/**/*.rs`.
     file_pattern: Option<String>,
+    /// How many lines to show around each match. Default 1.
+    #[schemars(range(min = 0, max = 20))]
+    context_lines: Option<usize>,
+}
+
+/// What was found.
+pub(crate) struct Searched {
+    path: WorkPath,
+    glob: Option<String>,
+    result: SearchResult,
+    /// What the file is that was to be searched, if it is none that can be.
+    unsearched: Option<String>,
 }
 
 impl BuiltIn for SearchFiles {
     type Input = Input;
-    type Output = ToolOutput;
+    type Output = Searched;
     const NAME: &'static str = "search_files";
+    const MANUAL: &'static str = include_str!("specs/search_files.md");
     const READS_ONLY: bool = true;
 
     fn example() -> Value {
@@ -46,48 +62,117 @@ impl BuiltIn for SearchFiles {
         self.0.reading(input.path.as_deref().unwrap_or("."))
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
-        words::blocking(move || search(&self.0, &input).map(ToolOutput::done)).await
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Searched, String> {
+        words::stoppable(move |stop| search(&self.0, &input, stop)).await
     }
 }
 
-fn search(ground: &Ground, input: &Input) -> Result<String, String> {
+fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String> {
     let path = ground.resolve(input.path.as_deref().unwrap_or(".")).map_err(|error| ground.explain(&error))?;
     let options = SearchOptions {
         glob: input.file_pattern.clone().filter(|pattern| !pattern.is_empty()),
-        context_lines: 1,
+        context_lines: input.context_lines.unwrap_or(1).min(MAX_CONTEXT_LINES),
         max_matches: MAX_MATCHES,
         max_line_bytes: MAX_LINE_BYTES,
         path,
+        stop,
         ..SearchOptions::new(&input.regex)
     };
-    let result = ground.workspace().search(&options).map_err(|error| ground.explain(&error))?;
-    if result.matches.is_empty() {
-        return Ok(nothing(&options, &result));
-    }
-    let (mut words, shown) = show(&result.matches);
-    if result.truncated || shown < result.matches.len() {
-        words.push_str(&format!(
-            "\n[Only the first {}. Narrow the search with path, file_pattern or a more exact regex.]",
-            count(shown, "matching line")
-        ));
-    }
-    if result.skipped > 0 {
-        words.push_str(&format!("\n[{} could not be searched.]", count(result.skipped, "file")));
-    }
-    Ok(words)
+    let result = ground.workspace().search(&options).map_err(|error| match error {
+        WorkspaceError::Regex { reason, .. } => bad_regex(&input.regex, &reason),
+        WorkspaceError::Glob { pattern, reason } => {
+            format!("The file_pattern `{pattern}` is not valid: {reason}. Write it as in `*.rs` or `src/**/*.rs`.")
+        }
+        error => ground.explain(&error),
+    })?;
+    let SearchOptions { path, glob, .. } = options;
+    let unsearched = result.matches.is_empty().then(|| unsearched(ground, &path)).flatten();
+    Ok(Searched { path, glob, result, unsearched })
 }
 
-fn nothing(options: &SearchOptions, result: &SearchResult) -> String {
-    let files = count(result.files, "file");
-    match &options.glob {
-        Some(glob) if result.files == 0 => {
-            format!("No file in `{}` matches `{glob}`, so nothing was searched.", options.path)
+/// What is wrong with an expression, where, and the usual cause.
+fn bad_regex(regex: &str, reason: &str) -> String {
+    const CAUSES: [(&str, &str); 8] = [
+        ("unclosed group", "To search for a `(` itself, write `\\(`."),
+        ("unopened group", "To search for a `)` itself, write `\\)`."),
+        ("unclosed character class", "To search for a `[` itself, write `\\[`."),
+        ("repetition operator missing", "To search for a `*`, `+` or `?` itself, put a `\\` before it."),
+        ("counted repetition", "To search for a `{` itself, write `\\{`."),
+        ("repetition quantifier", "To search for a `{` itself, write `\\{`."),
+        ("look-around", "Leave it out, and look through the lines that are found."),
+        ("backreferences", "Leave it out, and look through the lines that are found."),
+    ];
+    // The search puts more around an expression, which the model never wrote.
+    let own = regex_syntax::Parser::new().parse(regex).err().map(|error| error.to_string());
+    let reason = own.as_deref().unwrap_or(reason);
+    let reason = reason.trim_start_matches("regex parse error:\n").trim_end().trim_end_matches('.');
+    let (shown, what) = reason.rsplit_once("error: ").unwrap_or(("", reason));
+    let cause = CAUSES.iter().find(|(word, _)| what.contains(word));
+    let cause = cause.map_or("Write it in the syntax of Rust's regex crate.", |(_, cause)| cause);
+    match shown.trim_end() {
+        "" => format!("The regex is not valid: {what}. {cause}"),
+        shown => format!("The regex is not valid: {what}. {cause}\n{shown}"),
+    }
+}
+
+/// What a file is that the search takes for a binary one, as it does where there is a NUL.
+fn unsearched(ground: &Ground, path: &WorkPath) -> Option<String> {
+    let is_file = ground.workspace().metadata(path).is_ok_and(|found| found.kind == EntryKind::File);
+    let start = is_file.then(|| ground.workspace().read(path, LOOKED_AT_BYTES).ok()).flatten()?;
+    if !start.bytes.contains(&0) {
+        return None;
+    }
+    match Text::decode(&start.bytes) {
+        // With a byte order mark it was read as what it is.
+        Ok(Text { encoding: Encoding::Utf16LeMark | Encoding::Utf16BeMark, .. }) => None,
+        Ok(text) => Some(format!("in {}", text.encoding.name())),
+        Err(_) => Some("a binary file".to_owned()),
+    }
+}
+
+impl From<Searched> for ToolOutput {
+    fn from(searched: Searched) -> Self {
+        let result = &searched.result;
+        if result.matches.is_empty() {
+            return Self::done(searched.nothing());
         }
-        _ if result.truncated => {
-            format!("No line matches in the first {files}; the rest was too much to search. Give a path.")
+        let (mut words, shown) = show(&result.matches);
+        if result.truncated || shown < result.matches.len() {
+            words.push_str(&format!(
+                "\n[Only the first {}. Narrow the search with path, file_pattern or a more exact regex.]",
+                count(shown, "matching line")
+            ));
         }
-        _ => format!("No line matches in {files}. Upper and lower case count, unless the regex begins with `(?i)`."),
+        words.push_str(&searched.skipped());
+        Self::done(words)
+    }
+}
+
+impl Searched {
+    fn nothing(&self) -> String {
+        let files = count(self.result.files, "file");
+        if let Some(what) = &self.unsearched {
+            return format!("`{}` is {what}, which is not searched. Use execute_command.", self.path);
+        }
+        let words = match &self.glob {
+            Some(glob) if self.result.files == 0 && !self.result.truncated => {
+                format!("No file in `{}` matches `{glob}`, so nothing was searched.", self.path)
+            }
+            _ if self.result.truncated => {
+                format!("No line matches in the first {files}; the rest was too much to search. Give a path.")
+            }
+            _ => {
+                format!("No line matches in {files}. Upper and lower case count, unless the regex begins with `(?i)`.")
+            }
+        };
+        words + &self.skipped()
+    }
+
+    fn skipped(&self) -> String {
+        match self.result.skipped {
+            0 => String::new(),
+            skipped => format!("\n[{} could not be searched.]", count(skipped, "file")),
+        }
     }
 }
 

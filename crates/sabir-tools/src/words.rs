@@ -1,5 +1,7 @@
 //! From work to words.
 
+use sabir_workspace::{Stop, unified};
+
 /// The most bytes of a file that the tools look at.
 pub(crate) const MAX_FILE_BYTES: usize = 32 << 20;
 
@@ -11,9 +13,70 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(broken.to_owned()))
 }
 
-/// `1 line`, `2 lines`.
+/// As [`blocking`], for work that can be told to stop, as it is when the future is dropped.
+pub(crate) async fn stoppable<T: Send + 'static>(
+    work: impl FnOnce(Stop) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let stop = Stop::default();
+    let _dropped = stop.on_drop();
+    blocking(move || work(stop)).await
+}
+
+/// What changed between two texts, with the new line numbers: a unified diff without the names of files. Carriage returns at
+/// the ends of lines are left out, as `read_file` does.
+pub(crate) fn diff(old: &str, new: &str) -> String {
+    let diff = unified(old, new, "");
+    // The first two lines only name the file.
+    let diff: String = diff.split_inclusive('\n').skip(2).collect();
+    diff.replace("\r\n", "\n").trim_end_matches('\n').to_owned()
+}
+
+/// `1 line`, `2 lines`, `12,345 bytes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        // Four digits are read at a glance.
+        if index > 0 && digits.len() > 4 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let plural = match noun {
+        _ if number == 1 => "",
+        noun if noun.ends_with("ch") || noun.ends_with("ss") => "es",
+        _ => "s",
+    };
+    format!("{grouped} {noun}{plural}")
+}
+
+/// As [`count`], of bytes of a file.
+pub(crate) fn bytes(number: u64) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), "byte")
+}
+
+/// `1 process`, `2 processes`.
+pub(crate) fn processes(number: u32) -> String {
+    format!("{number} process{}", if number == 1 { "" } else { "es" })
+}
+
+/// `1,048,576`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut words = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            words.push(',');
+        }
+        words.push(digit);
+    }
+    words
+}
+
+/// A sentence that begins with a capital.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}", first.to_uppercase(), chars.as_str()))
 }
 
 /// The start of a line that is too long, and how much is missing.
@@ -37,9 +100,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers() {
+        assert_eq!([0, 999, 1000, 1_048_576].map(grouped), ["0", "999", "1,000", "1,048,576"]);
+        assert_eq!([1, 2].map(processes), ["1 process", "2 processes"]);
+    }
+
+    #[test]
     fn lines_are_cut_at_characters() {
         assert_eq!(cut("aé", 3), "aé");
         assert_eq!(cut("aéx", 3), "aé… [1 bytes of this line left out]");
         assert_eq!(cut("aéx", 2), "a… [3 bytes of this line left out]");
+    }
+
+    #[test]
+    fn numbers_are_counted() {
+        assert_eq!(count(1, "line"), "1 line");
+        assert_eq!(count(0, "match"), "0 matches");
+        assert_eq!(count(2000, "byte"), "2000 bytes");
+        assert_eq!(count(12_345, "byte"), "12,345 bytes");
+        assert_eq!(bytes(2_147_483_648), "2,147,483,648 bytes");
     }
 }

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use sabir_agent::{Access, Progress, ToolOutput};
-use sabir_workspace::{Expect, WorkspaceError};
+use sabir_workspace::{Change, Encoding, Expect, FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::built_in::BuiltIn;
 use crate::ground::Ground;
+use crate::text_file::encode;
 use crate::words::{self, MAX_FILE_BYTES, count};
 
 /// The tool.
 pub(crate) struct WriteToFile(pub(crate) Arc<Ground>);
 
-/// Write a whole file: a new one, or a new content for an old one. Missing folders are made. To change parts of a
-/// file use replace_in_file.
+/// Write a whole file: a new one, or a new content for an old one. Missing folders are made. Change parts of a file
+/// with the edit tool instead.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -26,10 +27,36 @@ pub(crate) struct Input {
     content: String,
 }
 
+/// What became of the file.
+pub(crate) struct Written {
+    path: WorkPath,
+    lines: usize,
+    before: Before,
+    /// Whether the file had CRLF line endings, and has others now.
+    lost_crlf: bool,
+}
+
+/// What was there.
+enum Before {
+    Nothing,
+    /// The same.
+    Same,
+    Lines {
+        lines: usize,
+        read: bool,
+    },
+    /// What is no text, or too large to be counted.
+    Bytes {
+        bytes: u64,
+        read: bool,
+    },
+}
+
 impl BuiltIn for WriteToFile {
     type Input = Input;
-    type Output = ToolOutput;
+    type Output = Written;
     const NAME: &'static str = "write_to_file";
+    const MANUAL: &'static str = include_str!("specs/write_to_file.md");
     const READS_ONLY: bool = false;
 
     fn example() -> Value {
@@ -40,49 +67,64 @@ impl BuiltIn for WriteToFile {
         self.0.writing(&input.path)
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
-        words::blocking(move || write(&self.0, &input).map(ToolOutput::done)).await
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Written, String> {
+        words::blocking(move || write(&self.0, &input)).await
     }
 }
 
-fn write(ground: &Ground, input: &Input) -> Result<String, String> {
+impl From<Written> for ToolOutput {
+    fn from(written: Written) -> Self {
+        let Written { path, lines, before, lost_crlf } = written;
+        let lines = count(lines, "line");
+        let unread = |read| if read { "" } else { ", which you had not read" };
+        let mut words = match before {
+            Before::Nothing => format!("Wrote {lines} to the new file `{path}`."),
+            Before::Same => format!("`{path}` holds exactly this content already; nothing was written."),
+            Before::Lines { lines: old, read } => {
+                format!("Wrote {lines} to `{path}`, in place of its {}{}.", count(old, "line"), unread(read))
+            }
+            Before::Bytes { bytes, read } => {
+                format!("Wrote {lines} to `{path}`, in place of its {}{}.", words::bytes(bytes), unread(read))
+            }
+        };
+        if lost_crlf {
+            words.push_str("\n[Its lines ended in CRLF, and do not any more.]");
+        }
+        Self::done(words)
+    }
+}
+
+fn write(ground: &Ground, input: &Input) -> Result<Written, String> {
     let path = ground.target(&input.path)?;
-    let stale = || {
-        format!(
-            "`{path}` changed on disk since you last read or wrote it, so nothing was written. Read it again, and redo the change \
-             on what it holds now."
-        )
-    };
     let old = match ground.workspace().read(&path, MAX_FILE_BYTES) {
         Ok(old) => Some(old),
         Err(WorkspaceError::Missing { .. }) => None,
         Err(error) => return Err(ground.explain(&error)),
     };
-    let known = ground.known(&path);
-    if old.as_ref().zip(known).is_some_and(|(old, known)| old.version != known) {
-        return Err(stale());
+    let lines = input.content.lines().count();
+    let Some(old) = old else {
+        let change = Change::write(path.clone(), input.content.as_bytes().to_vec(), Expect::Missing);
+        ground.make(&[change], &[&input.content])?;
+        return Ok(Written { path, lines, before: Before::Nothing, lost_crlf: false });
+    };
+    let text = Text::decode(&old.bytes).ok().filter(|_| !old.truncated);
+    ground.fresh(&path, old.version, text.as_ref().map(|text| text.content.as_str()))?;
+    let encoding = text.as_ref().map_or(Encoding::Utf8, |text| text.encoding);
+    let bytes = encode(&path, encoding, &input.content)?;
+    if old.bytes == bytes && !old.truncated {
+        ground.learn(path.clone(), old.version, Some(&input.content));
+        return Ok(Written { path, lines, before: Before::Same, lost_crlf: false });
     }
-    if let Some(old) = old.as_ref().filter(|old| old.bytes == input.content.as_bytes()) {
-        ground.learn(path.clone(), old.version);
-        return Ok(format!("`{path}` holds exactly this content already; nothing was written."));
+    let before = before(&old, text.as_ref(), ground.knows(&path));
+    let lost_crlf = text.is_some_and(|text| text.content.contains("\r\n")) && !input.content.contains("\r\n");
+    let change = Change::write(path.clone(), bytes, Expect::Version(old.version));
+    ground.make(&[change], &[&input.content])?;
+    Ok(Written { path, lines, before, lost_crlf })
+}
+
+fn before(old: &FileContent, text: Option<&Text>, read: bool) -> Before {
+    match text {
+        Some(text) => Before::Lines { lines: text.content.lines().count(), read },
+        None => Before::Bytes { bytes: old.size_bytes, read },
     }
-    let expect = old.as_ref().map_or(Expect::Missing, |old| Expect::Version(old.version));
-    let written = ground.workspace().write(&path, input.content.as_bytes(), expect).map_err(|error| match error {
-        WorkspaceError::Stale { .. } | WorkspaceError::Exists { .. } => stale(),
-        error => ground.explain(&error),
-    })?;
-    ground.learn(path.clone(), written);
-    let lines = count(input.content.lines().count(), "line");
-    Ok(match old {
-        None => format!("Wrote {lines} to the new file `{path}`."),
-        Some(old) => {
-            let before = if old.truncated {
-                format!("{} bytes", old.size_bytes)
-            } else {
-                count(String::from_utf8_lossy(&old.bytes).lines().count(), "line")
-            };
-            let unread = if known.is_none() { ", which you had not read" } else { "" };
-            format!("Wrote {lines} to `{path}`, in place of its {before}{unread}.")
-        }
-    })
 }

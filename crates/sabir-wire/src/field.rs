@@ -101,10 +101,23 @@ impl<'a> Field<'a> {
 }
 
 /// A picture as a `data:` URL, which is the only kind that a history holds.
-pub(crate) fn image(url: &Field<'_>) -> Result<Part, RequestError> {
+pub(crate) fn image(url: &Field<'_>) -> Result<Image, RequestError> {
     let picture = url.text()?.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let (media_type, data) = picture.ok_or_else(|| url.wrong("a base64 data URL"))?;
-    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
+    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
+}
+
+/// The words of parts, joined, and their pictures. Other parts are in no result.
+pub(crate) fn split(parts: Vec<Part>) -> (String, Vec<Image>) {
+    let (mut words, mut pictures) = (String::new(), Vec::new());
+    for part in parts {
+        match part {
+            Part::Text { text } => words.push_str(&text),
+            Part::Image(picture) => pictures.push(picture),
+            _ => {}
+        }
+    }
+    (words, pictures)
 }
 
 /// A tool as OpenAI describes a function, and others after it.
@@ -134,12 +147,12 @@ impl History {
         }
     }
 
-    /// The result of a call. It has the name of the latest call with its id.
-    pub(crate) fn result(&self, id: &str, content: String, failed: bool) -> Part {
+    /// The result of a call: its words and its pictures. It has the name of the latest call with its id.
+    pub(crate) fn result(&self, id: &str, failed: bool, (content, images): (String, Vec<Image>)) -> Part {
         let mut calls = self.messages.iter().rev().flat_map(Message::calls);
         let name = calls.find(|call| call.id.as_str() == id).map(|call| call.name.clone()).unwrap_or_default();
         let ending = if failed { Ending::Failed } else { Ending::Done };
-        Part::Result(CallResult { id: CallId::new(id), name, ending, content, images: Vec::new() })
+        Part::Result(CallResult { id: CallId::new(id), name, ending, content, images })
     }
 }
 

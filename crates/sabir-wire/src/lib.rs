@@ -32,6 +32,7 @@
 mod anthropic;
 mod arguments;
 mod bedrock;
+mod blocks;
 mod calls;
 mod failure;
 mod field;

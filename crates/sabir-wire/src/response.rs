@@ -352,6 +352,24 @@ impl Calls {
         }
     }
 
+    /// The end of the call at this position was seen.
+    pub(crate) fn end(&mut self, position: usize, reason: Option<StopReason>, out: &mut dyn Sink) {
+        if let Some(call) = self.list.get_mut(position) {
+            call.end_seen(&mut self.next, out);
+            if let Some(reason) = reason {
+                call.stopped(reason, &mut self.next, out);
+            }
+        }
+    }
+
+    /// A delta came for no block that is open: whose piece it was, nobody knows.
+    pub(crate) fn stray(&mut self, status: &mut Status, out: &mut dyn Sink) {
+        self.poison();
+        let message = "a delta names a content block that is not open";
+        out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
+        status.unreadable += 1;
+    }
+
     /// Every call that has not ended is cut.
     pub(crate) fn cut(&mut self, why: Cut, out: &mut dyn Sink) {
         for call in &mut self.list {

@@ -3,6 +3,13 @@
 use sabir_call::{CallResult, Message, Part, Role};
 use serde_json::{Value, json};
 
+/// What stands before pictures of a result that the wire cannot put into it: which call they belong to. `id` is the call's as
+/// the wire has it.
+pub(crate) fn belonging(result: &CallResult, id: &str) -> String {
+    let noun = if result.images.len() == 1 { "picture" } else { "pictures" };
+    format!("[The {noun} of the result of `{}`, call {id}:]", result.name)
+}
+
 /// Messages of one role that follow each other become one, of results and then of other blocks; messages without a block
 /// vanish.
 pub(crate) fn by_role(

@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// The beginning and the end of some output, and how much is missing between.
+use crate::plain::Plain;
+
+/// The beginning and the end of some output as plain text, and how much is missing between.
+///
+/// Plain is what would stand on a screen: without colours, and a line that was rewritten stands there once, as it was last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Captured {
     /// The first bytes.
@@ -11,19 +15,29 @@ pub struct Captured {
     pub omitted_bytes: u64,
     /// The last bytes; empty when nothing was left out.
     pub tail: Vec<u8>,
+    /// The number of lines of the whole output; one without an ending counts.
+    pub lines: u64,
 }
 
 impl Captured {
     /// The output as text, invalid UTF-8 replaced, with a line of its own where something was left out.
     #[must_use]
     pub fn text(&self) -> String {
-        let head = String::from_utf8_lossy(&self.head);
-        if self.omitted_bytes == 0 {
-            return head.into_owned();
+        match self.omitted_bytes {
+            0 => readable(&self.head),
+            omitted => self.text_with(&format!("[… {omitted} bytes left out …]")),
         }
-        let tail = String::from_utf8_lossy(&self.tail);
+    }
+
+    /// The output as text, as for [`text`](Self::text), with this line where something was left out.
+    #[must_use]
+    pub fn text_with(&self, line: &str) -> String {
+        let head = readable(&self.head);
+        if self.omitted_bytes == 0 {
+            return head;
+        }
         let end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-        format!("{head}{end}[… {} bytes left out …]\n{tail}", self.omitted_bytes)
+        format!("{head}{end}{line}\n{}", readable(&self.tail))
     }
 
     /// How many bytes the whole output had.
@@ -33,22 +47,63 @@ impl Captured {
     }
 }
 
-/// Gathers output; holds at most head and tail.
-#[derive(Debug)]
+/// Text without the control characters that UTF-8 spells in two bytes, invalid bytes replaced.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let control = |c: char| matches!(c, '\u{80}'..='\u{9f}');
+    if text.contains(control) { text.replace(control, "") } else { text.into_owned() }
+}
+
+/// Gathers output; holds at most head, tail and a screen.
 pub(crate) struct Capture {
+    plain: Plain,
+    ends: Ends,
+}
+
+impl Capture {
+    pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
+        let (head, tail) = (Vec::new(), VecDeque::new());
+        Self {
+            plain: Plain::new(),
+            ends: Ends { head, tail, omitted: 0, head_max, tail_max, newlines: 0, open: false },
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.plain.push(bytes, &mut |text| self.ends.push(text));
+    }
+
+    /// The number of lines so far.
+    pub(crate) fn lines(&self) -> u64 {
+        let (newlines, open) = self.plain.held();
+        let open = open || newlines == 0 && self.ends.open;
+        self.ends.newlines + newlines as u64 + u64::from(open)
+    }
+
+    pub(crate) fn finish(mut self) -> Captured {
+        self.plain.finish(&mut |text| self.ends.push(text));
+        self.ends.finish()
+    }
+}
+
+/// The beginning and the end of a text.
+#[derive(Debug)]
+struct Ends {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     omitted: u64,
     head_max: usize,
     tail_max: usize,
+    newlines: u64,
+    /// Whether the last line has no ending yet.
+    open: bool,
 }
 
-impl Capture {
-    pub(crate) fn new(head_max: usize, tail_max: usize) -> Self {
-        Self { head: Vec::new(), tail: VecDeque::new(), omitted: 0, head_max, tail_max }
-    }
-
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+impl Ends {
+    fn push(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.open = *last != b'\n';
+        self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
         self.head.extend_from_slice(first);
         let (skipped, last) = rest.split_at(rest.len().saturating_sub(self.tail_max));
@@ -60,18 +115,19 @@ impl Capture {
     }
 
     /// Joins both parts when nothing is missing; otherwise cuts both at whole characters.
-    pub(crate) fn finish(mut self) -> Captured {
+    fn finish(mut self) -> Captured {
+        let lines = self.newlines + u64::from(self.open);
         let mut tail: Vec<u8> = self.tail.into();
         if self.omitted == 0 {
             self.head.append(&mut tail);
-            return Captured { head: self.head, omitted_bytes: 0, tail };
+            return Captured { head: self.head, omitted_bytes: 0, tail, lines };
         }
         let before = self.head.len() + tail.len();
         self.head.truncate(whole_characters(&self.head).len());
         let continuation = tail.iter().take(3).take_while(|&&byte| byte & 0xc0 == 0x80).count();
         tail.drain(..continuation);
         let omitted_bytes = self.omitted + (before - self.head.len() - tail.len()) as u64;
-        Captured { head: self.head, omitted_bytes, tail }
+        Captured { head: self.head, omitted_bytes, tail, lines }
     }
 }
 
@@ -97,13 +153,15 @@ mod tests {
 
     #[track_caller]
     fn check(pieces: &[&str], expected: &str) {
+        let lines = pieces.concat().lines().count() as u64;
         let mut capture = Capture::new(8, 4);
         for piece in pieces {
             capture.push(piece.as_bytes());
         }
+        assert_eq!(capture.lines(), lines);
         let captured = capture.finish();
         assert_eq!(captured.text(), expected);
-        assert_eq!(captured.total_bytes(), pieces.concat().len() as u64);
+        assert_eq!((captured.total_bytes(), captured.lines), (pieces.concat().len() as u64, lines));
     }
 
     #[test]
@@ -113,6 +171,7 @@ mod tests {
         check(&["abcdefgh", "ijkl"], "abcdefghijkl");
         check(&["abcdefgh", "ijklm"], "abcdefgh\n[… 1 bytes left out …]\njklm");
         check(&["abcdefghijklmnopqrstuvwxyz"], "abcdefgh\n[… 14 bytes left out …]\nwxyz");
+        check(&["12\n", "\n45678\n0", "123\n", "56"], "12\n\n4567\n[… 5 bytes left out …]\n3\n56");
         check(&["a", "bcdefghij", "klmno", "p"], "abcdefgh\n[… 4 bytes left out …]\nmnop");
     }
 

@@ -1,6 +1,7 @@
 //! Running a shell command in the workspace, under a [supervisor](crate::supervise).
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
@@ -13,14 +14,15 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, ChildStderr, ChildStdout};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::process::{Child, ChildStderr};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::capture::{Capture, Captured};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
-use crate::supervise::{GIVE_UP, Plan, Report, tree};
+use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
+use crate::terminal::{self, Seat};
 
 /// Linux takes 128 KiB for one argument, its NUL included.
 const MAX_TEXT_BYTES: usize = 128 * 1024 - 1;
@@ -29,6 +31,8 @@ const CAPTURED_BYTES: usize = 32 << 10;
 /// How long processes in the background may go on after the shell's exit, and how long output may come after the last process.
 const SETTLE: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_secs(1);
+/// After so much silence, the end of all input is typed at the terminal once more.
+const TYPE_END_AFTER: Duration = Duration::from_secs(1);
 /// The environment entry that marks the processes of one command.
 const MARK: &str = "SABIR_COMMAND";
 static NEXT_MARK: AtomicU64 = AtomicU64::new(0);
@@ -42,14 +46,17 @@ const QUIET: &[(&str, &str)] = &[
     ("GIT_TERMINAL_PROMPT", "0"),
     ("PAGER", "cat"),
     ("SSH_ASKPASS_REQUIRE", "never"),
-    ("TERM", "dumb"),
 ];
+const DUMB: (&str, &str) = ("TERM", "dumb");
+/// What the terminal is taken for: every program knows it.
+const CLEVER: (&str, &str) = ("TERM", "xterm-256color");
 
+type Output = Box<dyn AsyncRead + Send + Unpin>;
 type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A shell command, to be run once.
 ///
-/// It gets no standard input, no terminal, and no environment but what [`env`](Self::env) hands it, the entries that keep
+/// It gets no standard input, no terminal unless it is [given one](Self::terminal), and no environment but what [`env`](Self::env) hands it, the entries that keep
 /// programs from asking questions (`GIT_TERMINAL_PROMPT=0` and its like), and `SABIR_COMMAND`, a mark.
 #[must_use = "a command does nothing until it is run"]
 pub struct Command {
@@ -57,6 +64,7 @@ pub struct Command {
     helper: PathBuf,
     shell: Option<PathBuf>,
     folder: WorkPath,
+    device: Device,
     env: Vec<(String, String)>,
     timeout: Option<Duration>,
     grace: Duration,
@@ -71,7 +79,20 @@ pub struct CommandOutcome {
     pub end: End,
     /// Standard output and standard error, in the order in which they came.
     pub output: Captured,
+    /// How many processes the shell left running; they were ended.
+    pub left_running: u32,
     /// How many of its processes could not be killed, because they belong to another user or hang in the kernel.
+    pub survivors: u32,
+}
+
+/// How a command ended, without what it printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// How it ended.
+    pub end: End,
+    /// How many processes the shell left running; they were ended.
+    pub left_running: u32,
+    /// How many of its processes could not be killed.
     pub survivors: u32,
 }
 
@@ -91,10 +112,39 @@ pub enum End {
     SupervisorLost,
 }
 
+/// In words that continue a sentence: `exit code 3`, `ended by SIGKILL (9)`.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exit code {code}"),
+            Self::Signaled(signal) => write!(f, "ended by {}", signal_name(*signal)),
+            Self::TimedOut => f.write_str("killed when its time was up"),
+            Self::Cancelled => f.write_str("stopped"),
+            Self::SupervisorLost => f.write_str("lost, because its supervisor was killed"),
+        }
+    }
+}
+
+/// `SIGKILL (9)`; `signal 40` where there is no name.
+fn signal_name(number: i32) -> String {
+    const NAMES: [&str; 15] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM",
+    ];
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    match (index.and_then(|index| NAMES.get(index)), number) {
+        (Some(name), _) => format!("SIG{name} ({number})"),
+        (None, 24) => "SIGXCPU (24)".to_owned(),
+        (None, 25) => "SIGXFSZ (25)".to_owned(),
+        (None, 31) => "SIGSYS (31)".to_owned(),
+        (None, _) => format!("signal {number}"),
+    }
+}
+
 /// Where output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
+    /// Standard output, or a terminal.
     Stdout,
     /// Standard error.
     Stderr,
@@ -111,6 +161,7 @@ impl Command {
             helper: helper.into(),
             shell: None,
             folder: WorkPath::root(),
+            device: Device::Pipe,
             env: Vec::new(),
             timeout: None,
             grace: Duration::from_secs(2),
@@ -128,6 +179,13 @@ impl Command {
     /// The folder to run in.
     pub fn folder(mut self, folder: WorkPath) -> Self {
         self.folder = folder;
+        self
+    }
+
+    /// Gives it a terminal of 120 columns and 40 rows for its three streams. Nobody sits there: the end of all input (Ctrl-D) is
+    /// typed at the start, and again after each second of silence.
+    pub fn terminal(mut self) -> Self {
+        self.device = Device::Terminal;
         self
     }
 
@@ -150,7 +208,7 @@ impl Command {
         self
     }
 
-    /// How many bytes of output to keep of the beginning and of the end; 32 KiB each unless set.
+    /// How many bytes of plain output to keep of the beginning and of the end; 32 KiB each unless set.
     pub fn captured_bytes(mut self, head: usize, tail: usize) -> Self {
         self.captured_bytes = (head, tail);
         self
@@ -178,10 +236,26 @@ impl Command {
     /// [`LinkLeaves`](WorkspaceError::LinkLeaves) for the folder; [`Io`](WorkspaceError::Io) when the system has no
     /// descriptors or processes left. A command that fails is not an error but an [`End`].
     pub async fn run(
-        mut self,
+        self,
         workspace: &Workspace,
         mut on_output: impl FnMut(Stream, &[u8]) + Send,
     ) -> Result<CommandOutcome, WorkspaceError> {
+        let (head, tail) = self.captured_bytes;
+        let mut capture = Capture::new(head, tail);
+        let take = |stream, bytes: &[u8]| {
+            capture.push(bytes);
+            on_output(stream, bytes);
+        };
+        let Ending { end, left_running, survivors } = self.run_into(workspace, take).await?;
+        Ok(CommandOutcome { end, output: capture.finish(), left_running, survivors })
+    }
+
+    /// Runs the command as [`run`](Self::run) does, and keeps nothing of its output.
+    pub(crate) async fn run_into(
+        mut self,
+        workspace: &Workspace,
+        on_output: impl FnMut(Stream, &[u8]) + Send,
+    ) -> Result<Ending, WorkspaceError> {
         check_text(&self.text)?;
         check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
@@ -189,20 +263,12 @@ impl Command {
         let (child, running) = self.start(workspace, shell.clone(), &mark)?;
         let limits = Limits { timeout: self.timeout, patience: SETTLE + self.grace + GIVE_UP + DRAIN };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
-        let (head, tail) = self.captured_bytes;
-        let mut capture = Capture::new(head, tail);
-        let story = running
-            .watch(limits, cancel, &mark, |stream, bytes| {
-                capture.push(bytes);
-                on_output(stream, bytes);
-            })
-            .await;
+        let story = running.watch(limits, cancel, &mark, on_output).await;
         reap(child).await;
         if let Some(Report::Failed(number)) = story.main {
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        let survivors = story.survivors.unwrap_or(0).unsigned_abs();
-        Ok(CommandOutcome { end: story.end(), output: capture.finish(), survivors })
+        Ok(Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) })
     }
 
     /// Starts the supervisor. No await in here: from the start on, dropping `Running` ends the command.
@@ -218,22 +284,30 @@ impl Command {
         let (ours, theirs) = Socket::pair().map_err(fail)?;
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
-        let plan = Plan { settle: SETTLE, grace: self.grace, shell: shell.into(), text: OsString::from(&self.text) };
+        let (device, text) = (self.device, OsString::from(&self.text));
+        let plan = Plan { settle: SETTLE, grace: self.grace, device, shell: shell.into(), text };
         let mut command = tokio::process::Command::new(&self.helper);
         command.args(plan.into_args()).env_clear().envs(QUIET.iter().copied());
+        command.envs([if device == Device::Terminal { CLEVER } else { DUMB }]);
         command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, mark);
         // By its handle: whoever renames a folder or swaps it for a link meanwhile does not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut seat = None;
+        if device == Device::Terminal {
+            let fail = |error| WorkspaceError::from_io("open", "a terminal", error);
+            let (ours, theirs) = terminal::open().map_err(fail)?;
+            command.stdout(theirs.try_clone().map_err(fail)?).stderr(theirs);
+            seat = Some(ours);
+        }
         let start = |source| WorkspaceError::Start { program: self.helper.clone(), source };
         let mut child = command.spawn().map_err(start)?;
-        let running = Running {
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
-            reports: Some(BufReader::new(reports).lines()),
-            lifeline: Some(lifeline),
+        let stdout: Option<Output> = match (&seat, child.stdout.take()) {
+            (Some(seat), _) => Some(Box::new(seat.clone())),
+            (None, pipe) => pipe.map(|pipe| Box::new(pipe) as Output),
         };
-        Ok((child, running))
+        let (stderr, reports) = (child.stderr.take(), Some(BufReader::new(reports).lines()));
+        Ok((child, Running { stdout, stderr, seat, reports, lifeline: Some(lifeline) }))
     }
 }
 
@@ -247,8 +321,9 @@ struct Limits {
 
 /// The agent's ends of everything; each is `None` once it is closed.
 struct Running {
-    stdout: Option<ChildStdout>,
+    stdout: Option<Output>,
     stderr: Option<ChildStderr>,
+    seat: Option<Seat>,
     reports: Option<Lines<BufReader<OwnedReadHalf>>>,
     lifeline: Option<OwnedWriteHalf>,
 }
@@ -260,7 +335,8 @@ struct Story {
     asked: Option<End>,
     /// What the supervisor said of the shell.
     main: Option<Report>,
-    survivors: Option<i32>,
+    left: u32,
+    survivors: Option<u32>,
 }
 
 impl Story {
@@ -291,6 +367,7 @@ impl Running {
         let (mut out, mut err) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
         let mut alarm = Box::pin(sleep(limits.timeout.unwrap_or(Duration::MAX)));
         let mut last_call: Option<Pin<Box<Sleep>>> = None;
+        let mut silence = self.seat.as_ref().map(Seat::type_end).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
         while self.stdout.is_some() || self.stderr.is_some() || self.reports.is_some() {
             let ending = story.is_ending();
             tokio::select! {
@@ -304,14 +381,21 @@ impl Running {
                     tree::kill_marked(MARK, mark);
                     last_call = Some(Box::pin(sleep(DRAIN)));
                 }
+                () = elapsed(&mut silence) => {
+                    silence = self.seat.as_ref().map(Seat::type_end).map(|()| Box::pin(sleep(TYPE_END_AFTER)));
+                }
                 count = read(&mut self.stdout, &mut out) => {
+                    if let Some(silence) = &mut silence {
+                        silence.as_mut().reset(Instant::now() + TYPE_END_AFTER);
+                    }
                     deliver(&mut self.stdout, count, &out, |bytes| on_output(Stream::Stdout, bytes));
                 }
                 count = read(&mut self.stderr, &mut err) => {
                     deliver(&mut self.stderr, count, &err, |bytes| on_output(Stream::Stderr, bytes));
                 }
                 line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
-                    Some(Ok(Report::Gone(left))) => story.survivors = Some(left),
+                    Some(Ok(Report::Left(left))) => story.left = left.unsigned_abs(),
+                    Some(Ok(Report::Gone(left))) => story.survivors = Some(left.unsigned_abs()),
                     Some(Ok(report)) => story.main = Some(report),
                     Some(Err(())) => {}
                     None => {

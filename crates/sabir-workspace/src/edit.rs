@@ -1,40 +1,58 @@
-//! Exact SEARCH/REPLACE edits, as a pure function of the text and the diff.
+//! Edits as models write them, as pure functions of a text: SEARCH/REPLACE blocks, patches, string replacement, whole files.
 //!
-//! Supported: any number of blocks, in either family of markers, each marker alone on its line.
+//! Supported: [`apply_blocks`] for any number of blocks, in either family of markers, each marker alone on its line and in
+//! its first column;
 //!
 //! ```text
 //! ------- SEARCH        <<<<<<< SEARCH
-//! the lines to find     the lines to find
-//! =======               =======
-//! the lines instead     the lines instead
-//! +++++++ REPLACE       >>>>>>> REPLACE
+//! the lines to find     :start_line:12
+//! =======               -------
+//! the lines instead     the lines to find
+//! +++++++ REPLACE       =======
+//!                       the lines instead
+//!                       >>>>>>> REPLACE
 //! ```
 //!
-//! Unsupported, on purpose: anything inexact. A block that does not say precisely one place changes nothing, and the fault
-//! says what is nearest; guessing is how edits end up in the wrong function.
+//! [`Patch`] for `*** Begin Patch`; [`apply_string`] for one text in place of another, [`apply_whole`] for a new content.
 //!
-//! Grammar as implemented: a block ends with the markers of the family it began with, so the other family's are ordinary lines
-//! in it. A `=======` within SEARCH or REPLACE is an ordinary line too: of all ways to divide the block, the one with the
-//! longest SEARCH that is found counts, and the first where none is. Lines between blocks are skipped unless they are closing markers, which
-//! mean that something was misread. All blocks are matched against the original text, in any order.
+//! **Where an edit belongs** is looked for at three levels ([`Level`]): exactly; then without regard to blanks at the ends of
+//! lines and to typographic quotes, dashes and spaces; then without regard to how far the whole is indented, if it is
+//! indented by the same more or less in each line, which the new lines then are too. The first level that finds anything
+//! decides, and must find one place. Line hints choose the nearest of several. Line endings never matter.
 //!
-//! Lines are compared without their endings, `\n` or `\r\n`; replaced lines get the ending of the place they replace, lines that
-//! stay keep theirs, and so does the end of the file. Everything else is compared and kept byte by byte.
+//! **What is kept**: lines that the replacement has in common with what it replaces keep the text's own bytes, and everything
+//! outside is not touched. A new line ends like the line it stands for. Whether the last line of a file ends stays as it was.
+//!
+//! Unsupported, on purpose: anchors, similarity and ellipses. An edit that does not say precisely one place changes nothing,
+//! and the fault says what is nearest; guessing is how edits end up in the wrong function. Nothing that is cut off is applied:
+//! a block or patch without its end is refused.
+//!
+//! Grammar of blocks as implemented: a marker has three or more signs, an opening one perhaps one `>` behind it. A block ends
+//! with the marker of the family it began with, so the other family's are ordinary lines in it. Rows of `=` that are not as
+//! long as the opening marker are ordinary lines where one is. Of several dividers any may be meant: of all ways to divide
+//! the block, the one with the longest SEARCH that is found counts, unless the text goes on there with such a row, too. A
+//! backslash before a marker makes it content and goes, unless the text holds the line with it. Where every line of SEARCH
+//! begins with a line number and `|`, both sides are tried without. Lines between blocks are skipped unless they are
+//! closing markers, which mean that something was misread. All blocks are matched against the original text, in any order.
 
-use std::ops::Range;
+use blocks::{Block, Reading};
+use lines::Lines;
+use splice::{Change, NewLine, rewritten, splice};
 
-use blocks::Block;
-use find::Lines;
-
+mod align;
 mod blocks;
 mod fault;
-mod find;
+mod hunk;
+mod lines;
+mod nearest;
+mod normal;
 mod patch;
+mod splice;
 mod string;
 
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
 pub use patch::{FileAction, FilePatch, Patch, Update};
-pub use string::{Replacement, apply_string};
+pub use string::{Replacement, apply_string, apply_whole};
 
 /// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +66,7 @@ pub struct Edited {
 /// Where one block was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
-    /// The block's number in the diff, from 1.
+    /// The block's number in the diff, or the hunk's in the patch, from 1.
     pub block: usize,
     /// The first line, from 1, that the block's SEARCH matched in the old text.
     pub old_line: usize,
@@ -58,12 +76,58 @@ pub struct Hunk {
     pub new_line: usize,
     /// How many lines it put there.
     pub new_lines: usize,
+    /// How it was found.
+    pub level: Level,
 }
+
+/// How what an edit expects compares with the text where it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Equal, line endings aside.
+    Exact,
+    /// Equal, blanks at the ends of lines and typographic quotes, dashes and spaces aside.
+    Normalised,
+    /// As [`Normalised`](Self::Normalised), and indented by more or less, the same in each line.
+    Shifted,
+}
+
+impl Level {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Normalised, Self::Shifted];
+}
+
+/// The formats of edits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
+    SearchReplace,
+    /// `*** Begin Patch`.
+    ApplyPatch,
+    /// One text in place of another.
+    StringReplace,
+    /// The whole new content.
+    WholeFile,
+}
+
+impl Format {
+    /// The format that a text shows by its markers: an opening one of a block, or `*** Begin Patch`.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        match () {
+            () if patch::is_begun(text) => Some(Self::ApplyPatch),
+            () if blocks::is_opened(text) => Some(Self::SearchReplace),
+            () => None,
+        }
+    }
+}
+
+/// More places than these are not looked for where no hint can choose among them.
+const MAX_PLACES: usize = 1000;
 
 /// Applies all blocks of the diff, or none.
 ///
-/// An empty SEARCH, which may hold one blank line, gives an empty text its whole content. Time and memory are linear in text and
-/// diff, times the number of blocks for the text.
+/// An empty SEARCH, which may hold one blank line, gives an empty text its whole content. Time and memory are linear in text
+/// and diff; a block whose every line is frequent in the text costs time linear in the text once more.
 ///
 /// # Errors
 /// Every fault of every block, in the order of the diff.
@@ -75,8 +139,7 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<Edited, Vec<EditFault>
         && let Some(lines) = block.whole_content()
     {
         let content: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-        let hunk = Hunk { block: 1, old_line: 1, old_lines: 0, new_line: 1, new_lines: lines.len() };
-        return Ok(Edited { content, hunks: vec![hunk] });
+        return Ok(Edited { content, hunks: vec![Hunk::whole(0, lines.len())] });
     }
     let lines = Lines::of(original);
     let mut changes = Vec::new();
@@ -86,94 +149,87 @@ pub fn apply_blocks(original: &str, diff: &str) -> Result<Edited, Vec<EditFault>
             Err(fault) => faults.push(*fault),
         }
     }
-    changes.sort_by_key(|change| change.old.start);
-    for (first, second) in changes.iter().zip(changes.iter().skip(1)) {
-        if second.old.start < first.old.end {
-            let (kept, other) =
-                if first.block.number < second.block.number { (first, second) } else { (second, first) };
-            faults.push(fault::overlap(other.block, kept.block.number, second.old.start + 1));
+    let edited = splice(&lines, changes);
+    match edited {
+        Ok(edited) if faults.is_empty() => Ok(edited),
+        edited => {
+            faults.extend(edited.err().unwrap_or_default());
+            faults.sort_by_key(|fault| fault.line);
+            Err(faults)
         }
     }
-    if !faults.is_empty() {
-        faults.sort_by_key(|fault| fault.line);
-        return Err(faults);
-    }
-    Ok(splice(&lines, &changes))
 }
 
-/// One block and the place it is for.
-struct Change<'a> {
-    block: &'a Block<'a>,
-    /// Line indexes of the old text, from 0.
-    old: Range<usize>,
-    search: &'a [&'a str],
-    replace: &'a [&'a str],
+impl Hunk {
+    /// A whole text in place of another.
+    fn whole(old_lines: usize, new_lines: usize) -> Self {
+        Self { block: 1, old_line: 1, old_lines, new_line: 1, new_lines, level: Level::Exact }
+    }
 }
 
 /// Finds the one place of a block.
-fn place<'a>(lines: &Lines<'_>, block: &'a Block<'a>) -> Result<Change<'a>, Box<EditFault>> {
-    for (search, replace) in block.divisions().rev().filter(|(search, _)| !search.is_empty()) {
-        match lines.places(search).as_slice() {
-            [] => {}
-            _ if search == replace => return Err(Box::new(fault::no_effect(block))),
-            &[start] => return Ok(Change { block, old: start..start + search.len(), search, replace }),
-            places => return Err(Box::new(fault::ambiguous(block, lines, places))),
+fn place<'a>(lines: &Lines<'a>, block: &Block<'a>) -> Result<Change<'a>, Box<EditFault>> {
+    let origin = &block.origin;
+    let readings = block.readings();
+    for reading in readings.iter().filter(|reading| !reading.search.is_empty()) {
+        for level in Level::ALL {
+            let limit = if reading.hint.is_some() { usize::MAX } else { MAX_PLACES };
+            let places = lines.places(level, &reading.search, limit);
+            if places.is_empty() {
+                continue;
+            }
+            if reading.search == reading.replace {
+                return Err(Box::new(fault::no_effect(origin)));
+            }
+            let Some(start) = one(&places, reading.hint) else {
+                return Err(Box::new(fault::ambiguous(origin, lines, &places, limit)));
+            };
+            return change(lines, block, reading, (level, start));
         }
     }
-    Err(Box::new(match block.divisions().next() {
-        Some((search, replace)) if search == replace => fault::no_effect(block),
-        Some((search, _)) if !search.is_empty() => fault::not_found(block, lines, search),
-        _ => fault::empty_search(block),
+    // The reading that a reader without the text would choose: the first divider.
+    let first = readings.iter().rev().find(|reading| !reading.search.is_empty());
+    Err(Box::new(match first {
+        Some(reading) if reading.search == reading.replace => fault::no_effect(origin),
+        Some(reading) => fault::not_found(origin, lines, &reading.search),
+        None => fault::empty_search(origin),
     }))
 }
 
-/// Builds the new text. The changes are sorted and do not overlap.
-fn splice(lines: &Lines<'_>, changes: &[Change<'_>]) -> Edited {
-    let mut content = String::new();
-    let mut hunks = Vec::new();
-    let (mut next, mut new_line) = (0, 1);
-    for change in changes {
-        content.extend(lines.raw(next..change.old.start));
-        new_line += change.old.start - next;
-        replace(&mut content, lines, change);
-        hunks.push(Hunk {
-            block: change.block.number,
-            old_line: change.old.start + 1,
-            old_lines: change.old.len(),
-            new_line,
-            new_lines: change.replace.len(),
-        });
-        new_line += change.replace.len();
-        next = change.old.end;
+fn change<'a>(
+    lines: &Lines<'a>,
+    block: &Block<'a>,
+    reading: &Reading<'a>,
+    (level, start): (Level, usize),
+) -> Result<Change<'a>, Box<EditFault>> {
+    let origin = block.origin;
+    let old = start..start + reading.search.len();
+    if reading.is_shortened && lines.bare(old.end).is_some_and(blocks::is_divider) {
+        let message = "the block has several lines that may be the divider, and SEARCH up to none of them but an early one, \
+                       behind which the text goes on with such a line itself, is in the text";
+        return Err(Box::new(fault::about(&origin, EditFaultKind::UnclearDivider, message, blocks::ESCAPE)));
     }
-    content.extend(lines.raw(next..lines.len()));
-    Edited { content, hunks }
+    let Some(new) = rewritten(lines, (level, start), &reading.search, &reading.replace) else {
+        return Err(Box::new(fault::indentation(&origin, lines, old)));
+    };
+    if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
+        return Err(Box::new(fault::no_effect(&origin)));
+    }
+    Ok(Change { origin, level, old, new })
 }
 
-/// Writes the new lines of one change. Lines that begin or end both sides stay as they were, endings included.
-fn replace(content: &mut String, lines: &Lines<'_>, change: &Change<'_>) {
-    let (old, new) = (change.search, change.replace);
-    let same = |(a, b): &(&&str, &&str)| a == b;
-    let prefix = old.iter().zip(new).take_while(same).count();
-    let room = old.len().min(new.len()) - prefix;
-    let suffix = old.iter().rev().zip(new.iter().rev()).take(room).take_while(same).count();
-    let ending = lines.ending(change.old.clone());
-    let ends_file = change.old.end == lines.len() && lines.last_is_open();
-
-    content.extend(lines.raw(change.old.start..change.old.start + prefix));
-    if prefix > 0 && prefix == old.len() && ends_file && new.len() > prefix {
-        // Lines are added after what was the last line of the file, which had no ending.
-        content.push_str(ending);
-    }
-    let fresh = new.get(prefix..new.len() - suffix).unwrap_or_default();
-    for (index, line) in fresh.iter().enumerate() {
-        content.push_str(line);
-        let is_last = suffix == 0 && index + 1 == fresh.len();
-        if !(is_last && ends_file) {
-            content.push_str(ending);
+/// The only place, or the one nearest to the line of the hint, if no other is as near.
+fn one(places: &[usize], hint: Option<usize>) -> Option<usize> {
+    match (places, hint) {
+        (&[place], _) => Some(place),
+        (_, None) => None,
+        (places, Some(line)) => {
+            let distance = |place: &usize| place.abs_diff(line.saturating_sub(1));
+            let nearest = places.iter().min_by_key(|place| distance(place))?;
+            let as_near = places.iter().filter(|place| distance(place) == distance(nearest)).count();
+            (as_near == 1).then_some(*nearest)
         }
     }
-    content.extend(lines.raw(change.old.end - suffix..change.old.end));
 }
 
 #[cfg(test)]

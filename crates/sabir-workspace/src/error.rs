@@ -90,6 +90,38 @@ pub enum WorkspaceError {
         /// The path inside the workspace.
         path: String,
     },
+    /// Nobody may write the file, its owner included.
+    #[error(
+        "`{path}` is read-only, so nothing was changed; ask the user whether it may be changed, and `chmod u+w` it then"
+    )]
+    ReadOnly {
+        /// The path inside the workspace.
+        path: String,
+    },
+    /// Two changes that were to be made together contradict each other.
+    #[error(
+        "`{other}` and `{path}` cannot both be changed at once; name each file once, and no file that is a folder too"
+    )]
+    Clash {
+        /// The path inside the workspace.
+        path: String,
+        /// The same path, or one below it.
+        other: String,
+    },
+    /// Changes that were to be made together failed, and not all of them could be taken back.
+    #[error("{why}; and these files could not be put back: {files}")]
+    NotRestored {
+        /// Each file, why, and where its old content is.
+        files: String,
+        /// Why the changes failed.
+        why: Box<WorkspaceError>,
+    },
+    /// Whoever asked no longer wants the answer.
+    #[error("stopped in `{path}`, because the task was")]
+    Stopped {
+        /// The path inside the workspace.
+        path: String,
+    },
     /// A file was needed, and this is a folder, FIFO, socket or device.
     #[error("`{path}` is {found}, not a regular file; only regular files can be read and written")]
     NotAFile {
@@ -135,7 +167,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The system refused, for any other reason: permissions, a full disk, a broken device.
-    #[error("could not {action} `{path}`: {source}")]
+    #[error("could not {action} `{path}`: {source}{}", advice(source))]
     Io {
         /// The verb: `read`, `write`, `list`…
         action: &'static str,
@@ -163,6 +195,17 @@ impl WorkspaceError {
             _ if source.kind() == io::ErrorKind::NotFound => Self::Missing { path },
             _ => Self::Io { action, path, source },
         }
+    }
+}
+
+/// What to do about an error of the system's, where there is more to say than it does.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; room has to be made on that disk first",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "; ask the user, or choose another place"
+        }
+        _ => "",
     }
 }
 

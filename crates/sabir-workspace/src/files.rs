@@ -18,12 +18,19 @@ use sha2::{Digest, Sha256};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
+mod attributes;
 mod change;
+mod ignored;
 mod list;
+mod swap;
+mod temp;
+mod walk;
 mod write;
 
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
+pub(crate) use temp::TEMP_START;
+pub(crate) use walk::{Folder, FolderReader};
 pub use write::Expect;
 
 /// Files up to this size are known by their content, larger ones by size, time and inode.

@@ -1,13 +1,21 @@
 //! The calls to the kernel that neither the standard library nor rustix offers as safe functions.
-#![expect(unsafe_code, reason = "signal masks, close_range and code between fork and exec have no safe interface")]
+#![expect(
+    unsafe_code,
+    reason = "signal masks, close_range, code between fork and exec, and a terminal's readiness have no safe interface"
+)]
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
 
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+use rustix::process::{Pid, Signal, getpid, getppid, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
+use rustix::stdio::stdin;
+use tokio::io::unix::AsyncFd;
+
+use crate::supervise::Device;
 
 const LAST_SIGNAL: i32 = 64;
 
@@ -31,19 +39,28 @@ pub(crate) fn close_others_on_exec() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Starts a program in a session of its own, so that it has no terminal, with default signal handling, and so that it dies
-/// when the calling thread does.
-pub(crate) fn spawn_detached(command: &mut Command) -> io::Result<Child> {
+/// Starts a program in a session of its own, so that it has no terminal but the one given as its standard input, with default
+/// signal handling, and so that it dies when the calling thread does.
+pub(crate) fn spawn_detached(command: &mut Command, device: Device) -> io::Result<Child> {
     let parent = getpid();
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it makes plain system
     // calls and calls sigfillset and its like, and allocates nothing.
-    unsafe { command.pre_exec(move || prepare(parent)) };
+    unsafe { command.pre_exec(move || prepare(parent, device)) };
     command.spawn()
 }
 
-fn prepare(parent: Pid) -> io::Result<()> {
+/// Waits for a descriptor that does not block. Needs a runtime.
+pub(crate) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an owned descriptor is always the same one, and it is closed only after it was taken out again.
+    unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
+}
+
+fn prepare(parent: Pid, device: Device) -> io::Result<()> {
     set_signals(Signals::All)?;
     setsid()?;
+    if device == Device::Terminal {
+        ioctl_tiocsctty(stdin())?;
+    }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // The parent may have died before the line above; then nothing would ever send the signal.
     if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }

@@ -7,17 +7,23 @@
 //!
 //! * files are opened beneath the handle of the workspace folder, and a link that leaves does not resolve, whoever puts it there
 //!   at whatever moment ([`Workspace`]);
-//! * writes are made beside the old file and renamed over it, through folders of which none may be a link, against the
-//!   [`Version`] that was read ([`Expect`]);
+//! * folders are listed and searched through handles too, so that no name from outside is ever shown ([`Workspace::list`]);
+//! * writes are made ready beside the old file and change places with it, through folders of which none may be a link, against
+//!   the [`Version`] that was read ([`Expect`]); several are made together, or none ([`Workspace::apply`]);
 //! * a [`Command`] runs below a supervisor process that inherits every orphan and hangs on a socket to this process, so
 //!   that its whole tree ends with it: at exit, at a time-out, when the future is dropped, and after `kill -9` of the agent
-//!   ([`supervise`]).
+//!   ([`supervise`]). It prints to pipes or to a terminal of its own;
+//! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
+//!   stopped or nobody holds the `Jobs` any more.
 //!
-//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`edit`] applies SEARCH/REPLACE blocks to a
-//! text, [`unified`] shows what changed.
+//! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
 //!
-//! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads. Linux only,
-//! from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
+//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`Text`] reads bytes as text and writes
+//! them again without loss, [`edit`] applies edits as models write them to a text, [`unified`] shows what changed. What
+//! commands print is told as plain text, as a screen would show it ([`Captured`]).
+//!
+//! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads, and give
+//! long ones a [`Stop`]. Linux only, from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
 //!
 //! Not here: which calls may run is the policy's affair. It should judge a write by [`Workspace::resolve`] and
 //! [`WorkPath::protected`].
@@ -62,25 +68,36 @@
 //! ```
 
 mod capture;
+pub mod checkpoint;
 mod command;
 mod diff;
 pub mod edit;
 mod error;
 mod files;
 mod git_config;
+mod jobs;
 mod kernel;
+mod lines;
+mod order;
+mod output;
 mod path;
+mod plain;
 mod protect;
 mod search;
+mod stop;
 pub mod supervise;
+mod terminal;
 mod text;
 
 pub use capture::Captured;
-pub use command::{Command, CommandOutcome, End, Stream};
+pub use command::{Command, CommandOutcome, End, Ending, Stream};
 pub use diff::unified;
 pub use error::WorkspaceError;
 pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
 pub use git_config::GitConfig;
+pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
+pub use lines::{Line, PageOptions};
 pub use path::{WorkPath, protected};
 pub use search::{Match, SearchOptions, SearchResult};
-pub use text::{Encoding, NotInEncoding, NotText, Text};
+pub use stop::{Stop, StopOnDrop};
+pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};

@@ -3,23 +3,29 @@
 //! The engine is ripgrep's, as a library: linear in the text, so no expression can hang it, and no process is started, so an
 //! expression such as `--pre=x` is only an expression. Files are opened beneath the workspace's handle.
 
-use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
-use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
 
 use crate::error::{WorkspaceError, shorten};
-use crate::files::Workspace;
+use crate::files::{EntryKind, Workspace};
+use crate::order::{Key, in_order};
 use crate::path::WorkPath;
+use crate::stop::Stop;
 
-/// A file with a longer line than this is skipped, so that one file cannot fill the memory.
-const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
+mod worker;
+
+use worker::{Files, Job, Searched, Skipped, Worker};
+
+/// So many matches and searched files may wait for a file before them, however few are asked for.
+const MIN_AHEAD: usize = 4096;
 const MAX_REGEX_BYTES: usize = 10 << 20;
 
 /// What to search for, and how much to return.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct SearchOptions {
     /// The file or folder to search.
     pub path: WorkPath,
@@ -33,8 +39,11 @@ pub struct SearchOptions {
     pub max_matches: usize,
     /// A longer line is cut to this many bytes, at a character.
     pub max_line_bytes: usize,
-    /// The search ends after files of this many bytes together, so that it ends soon in any folder.
+    /// The search ends before the file with which more bytes than this would have been read, so that it ends soon in any
+    /// folder. Of a binary file little is read, however large it is.
     pub max_file_bytes: u64,
+    /// Ends the search early.
+    pub stop: Stop,
 }
 
 /// What was found, sorted by path and line.
@@ -77,110 +86,94 @@ impl SearchOptions {
             max_matches: 200,
             max_line_bytes: 500,
             max_file_bytes: 2 << 30,
+            stop: Stop::default(),
         }
     }
 }
 
 impl Workspace {
-    /// Searches. Left out are binary files, `.git` and what the ignore files hide; links are not followed.
+    /// Searches, with several threads and the same result as with one. Left out are binary files, `.git` and what the ignore
+    /// files hide; links are not followed. A file with a byte order mark of UTF-16 is read as that. Memory is bounded by the
+    /// matches asked for, the largest folder, and 16 MiB for each thread.
     ///
     /// # Errors
-    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), and those of [`metadata`](Self::metadata) and
-    /// [`resolve`](Self::resolve) for the path. A file that cannot be read is counted, not an error.
+    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), [`Stopped`](WorkspaceError::Stopped), and those of
+    /// [`metadata`](Self::metadata) and [`resolve`](Self::resolve) for the path. A file that cannot be read is counted, not an
+    /// error.
     pub fn search(&self, options: &SearchOptions) -> Result<SearchResult, WorkspaceError> {
         let matcher = compile(&options.regex)?;
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
-        self.metadata(&options.path)?;
-        let mut searcher = SearcherBuilder::new()
-            .line_terminator(LineTerminator::crlf())
-            .line_number(true)
-            .before_context(options.context_lines)
-            .after_context(options.context_lines)
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
-            .build();
-        let mut result = SearchResult::default();
-        let mut left_bytes = options.max_file_bytes;
-        for entry in self.walk(&options.path)?.build().flatten() {
-            let wanted = entry.file_type().is_some_and(|kind| kind.is_file());
-            let Some(path) = self.inside(entry.path()).filter(|_| wanted) else { continue };
-            if !glob.as_ref().is_none_or(|glob| meets(glob, &path)) {
-                continue;
+        let found = self.metadata(&options.path)?;
+        let start = self.resolve(&options.path)?;
+        let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
+            (EntryKind::Folder, _, _) => Job::Folder(self.folder(start.as_path())),
+            (EntryKind::File, Some(parent), Some(name))
+                if glob.as_ref().is_none_or(|glob| meets(glob, start.as_path())) =>
+            {
+                Job::Files(Files { folder: parent.to_path_buf(), names: vec![name.to_os_string()] })
             }
-            let Ok(file) = self.open_regular(&path) else {
-                result.skipped += 1;
-                continue;
-            };
-            let size = file.metadata().map_or(0, |found| found.len());
-            if size > left_bytes {
-                result.truncated = true;
-                break;
-            }
-            left_bytes -= size;
-            result.files += 1;
-            let mut sink = Collector { options, path: &path, first: result.matches.len(), before: Vec::new(), result };
-            let searched = searcher.search_file(&matcher, &file, &mut sink);
-            result = sink.result;
-            if searched.is_err() {
-                result.skipped += 1;
-            }
-            if result.truncated {
-                break;
-            }
+            _ => return Ok(SearchResult::default()),
+        };
+        let merged =
+            Mutex::new(Merged { options, result: SearchResult::default(), left_bytes: options.max_file_bytes });
+        // Those who are in the middle of a large file when the last match is found need not finish it.
+        let over = Stop::default();
+        let worker = || {
+            let mut worker = Worker::new(self, options, &matcher, glob.as_ref(), &over);
+            let merged = &merged;
+            move |job| worker.work(job, || merged.lock().unwrap_or_else(PoisonError::into_inner).room())
+        };
+        let take = |part| {
+            let flow = merged.lock().unwrap_or_else(PoisonError::into_inner).take(part);
+            flow.map_break(|()| over.ask())
+        };
+        let ahead = options.max_matches.max(MIN_AHEAD);
+        in_order((Key::of(start.as_path()), first), ahead, &options.stop, worker, take);
+        if options.stop.is_asked() {
+            return Err(WorkspaceError::Stopped { path: options.path.to_string() });
         }
-        Ok(result)
+        Ok(merged.into_inner().unwrap_or_else(PoisonError::into_inner).result)
     }
 }
 
-/// Gathers the matches of one file.
-struct Collector<'a> {
+/// What is gathered so far, in order.
+struct Merged<'a> {
     options: &'a SearchOptions,
-    path: &'a WorkPath,
-    /// The index of this file's first match, so that context is not given to another file's.
-    first: usize,
-    before: Vec<String>,
     result: SearchResult,
+    left_bytes: u64,
 }
 
-impl Sink for Collector<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.result.matches.len() >= self.options.max_matches {
-            self.result.truncated = true;
-            return Ok(false);
-        }
-        self.result.matches.push(Match {
-            path: self.path.clone(),
-            line: found.line_number().unwrap_or_default(),
-            text: line(found.bytes(), self.options.max_line_bytes),
-            before: std::mem::take(&mut self.before),
-            after: Vec::new(),
-        });
-        Ok(true)
+impl Merged<'_> {
+    /// How many matches are still wanted.
+    fn room(&self) -> usize {
+        self.options.max_matches - self.result.matches.len()
     }
 
-    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let text = line(found.bytes(), self.options.max_line_bytes);
-        match found.kind() {
-            SinkContextKind::After => {
-                if let Some(last) = self.result.matches.get_mut(self.first..).and_then(<[Match]>::last_mut) {
-                    last.after.push(text);
-                }
+    fn take(&mut self, files: Vec<Searched>) -> ControlFlow<()> {
+        for file in files {
+            if file.skipped == Skipped::Unopened {
+                self.result.skipped += 1;
+                continue;
             }
-            _ => self.before.push(text),
+            if file.bytes > self.left_bytes {
+                self.result.truncated = true;
+                return ControlFlow::Break(());
+            }
+            self.left_bytes -= file.bytes;
+            self.result.files += 1;
+            self.result.skipped += usize::from(file.skipped == Skipped::Unread);
+            let room = self.room();
+            self.result.truncated = file.more || file.matches.len() > room;
+            self.result.matches.extend(file.matches.into_iter().take(room));
+            if self.result.truncated {
+                return ControlFlow::Break(());
+            }
         }
-        Ok(true)
-    }
-
-    /// A file that turns out to be binary loses the matches before its first NUL as well.
-    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
-        self.result.matches.truncate(self.first);
-        Ok(false)
+        ControlFlow::Continue(())
     }
 }
 
-fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
+pub(crate) fn compile(regex: &str) -> Result<RegexMatcher, WorkspaceError> {
     RegexMatcherBuilder::new()
         // So that `$` matches before `\r\n` as well; the searcher has to agree on it.
         .crlf(true)
@@ -199,17 +192,6 @@ fn compile_glob(glob: &str) -> Result<GlobMatcher, WorkspaceError> {
         .map_err(|error| WorkspaceError::Glob { pattern: shorten(glob), reason: error.kind().to_string() })
 }
 
-fn meets(glob: &GlobMatcher, path: &WorkPath) -> bool {
-    let path = path.as_path();
+fn meets(glob: &GlobMatcher, path: &Path) -> bool {
     glob.is_match(path) || path.file_name().is_some_and(|name| glob.is_match(name))
-}
-
-fn line(bytes: &[u8], max_bytes: usize) -> String {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-    let Some(start) = bytes.get(..max_bytes).filter(|start| start.len() < bytes.len()) else {
-        return String::from_utf8_lossy(bytes).into_owned();
-    };
-    let whole = crate::capture::whole_characters(start);
-    format!("{}…", String::from_utf8_lossy(whole))
 }

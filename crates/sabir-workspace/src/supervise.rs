@@ -8,7 +8,7 @@
 //! * holds one end of a socket whose other end only the agent has. When the agent dies, of whatever, the kernel closes that
 //!   end, and the supervisor reads the end of the stream. A parent death signal would not do: SIGKILL would end the supervisor
 //!   before it could clean up, and any other could be lost;
-//! * blocks every signal, has no terminal, and cannot be traced, so the command can neither interrupt nor steer it.
+//! * blocks every signal, has no terminal of its own, and cannot be traced, so the command can neither interrupt nor steer it.
 //!
 //! In the end, after the shell's exit and a moment for the rest to finish, or at once when the socket closes, it sends SIGTERM
 //! (with SIGCONT) to every process below, waits, then stops and kills them again and again until the kernel says that it has
@@ -72,21 +72,44 @@ pub(crate) struct Plan {
     pub(crate) settle: Duration,
     /// How long processes may go on after SIGTERM.
     pub(crate) grace: Duration,
+    /// What standard output is.
+    pub(crate) device: Device,
     pub(crate) shell: OsString,
     pub(crate) text: OsString,
 }
 
+/// What a command prints to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// A pipe for each of its two streams.
+    Pipe,
+    /// A terminal, which is its standard input as well.
+    Terminal,
+}
+
+impl Device {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pipe => "pipe",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
 impl Plan {
-    pub(crate) fn into_args(self) -> [OsString; 5] {
+    pub(crate) fn into_args(self) -> [OsString; 6] {
         let number = |time: Duration| time.as_millis().to_string().into();
-        [ARGUMENT.into(), number(self.settle), number(self.grace), self.shell, self.text]
+        let device = self.device.word().into();
+        [ARGUMENT.into(), number(self.settle), number(self.grace), device, self.shell, self.text]
     }
 
     fn read(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
         let mut args = args.into_iter();
         let mut time = || Some(Duration::from_millis(args.next()?.to_str()?.parse().ok()?));
         let (settle, grace) = (time()?, time()?);
-        Some(Self { settle, grace, shell: args.next()?, text: args.next()? })
+        let word = args.next()?;
+        let device = [Device::Pipe, Device::Terminal].into_iter().find(|device| word == device.word())?;
+        Some(Self { settle, grace, device, shell: args.next()?, text: args.next()? })
     }
 }
 
@@ -99,6 +122,8 @@ pub(crate) enum Report {
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
+    /// The shell left this many processes running, which are ended now.
+    Left(i32),
     /// All processes are gone but this many, which cannot be killed.
     Gone(i32),
 }
@@ -109,6 +134,7 @@ impl fmt::Display for Report {
             Self::Failed(number) => ("failed", number),
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
+            Self::Left(number) => ("left", number),
             Self::Gone(number) => ("gone", number),
         };
         write!(f, "{word} {number}")
@@ -125,6 +151,7 @@ impl FromStr for Report {
             "failed" => Ok(Self::Failed(number)),
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
+            "left" => Ok(Self::Left(number)),
             "gone" => Ok(Self::Gone(number)),
             _ => Err(()),
         }
@@ -140,13 +167,19 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
     let _ = kernel::close_others_on_exec();
     let mut command = Command::new(&plan.shell);
-    command.arg("-c").arg(&plan.text).stdin(Stdio::null());
-    let shell = kernel::spawn_detached(&mut command)?;
+    command.arg("-c").arg(&plan.text).stdin(match plan.device {
+        Device::Pipe => Stdio::null(),
+        Device::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
+    });
+    let shell = kernel::spawn_detached(&mut command, plan.device)?;
     let mut family = Family { shell: Pid::from_child(&shell), status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
     let hurried = watch(&mut family).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
     family.wait_until(settle, lifeline_closed);
+    if family.alive && !hurried {
+        report(Report::Left(i32::try_from(tree::running()).unwrap_or(i32::MAX)));
+    }
     family.end(plan.grace);
     let survivors = if family.alive { tree::descendants().len() } else { 0 };
     report(Report::Gone(i32::try_from(survivors).unwrap_or(i32::MAX)));
@@ -260,17 +293,19 @@ mod tests {
         let plan = || Plan {
             settle: Duration::from_millis(100),
             grace: Duration::from_secs(2),
+            device: Device::Terminal,
             shell: "/bin/sh".into(),
             text: "echo 'a\nb' -- \"$@\"".into(),
         };
         assert_eq!(Plan::read(plan().into_args().into_iter().skip(1)), Some(plan()));
-        assert_eq!(Plan::read(["1".into(), "2".into(), "sh".into()]), None);
-        assert_eq!(Plan::read(["x".into(), "2".into(), "sh".into(), "y".into()]), None);
+        assert_eq!(Plan::read(["1".into(), "2".into(), "pipe".into(), "sh".into()]), None);
+        assert_eq!(Plan::read(["x".into(), "2".into(), "pipe".into(), "sh".into(), "y".into()]), None);
+        assert_eq!(Plan::read(["1".into(), "2".into(), "tape".into(), "sh".into(), "y".into()]), None);
     }
 
     #[test]
     fn reports_read_back() {
-        for report in [Report::Failed(2), Report::Exited(0), Report::Signaled(15), Report::Gone(3)] {
+        for report in [Report::Failed(2), Report::Exited(0), Report::Signaled(15), Report::Left(2), Report::Gone(3)] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
         assert_eq!("".parse::<Report>(), Err(()));

@@ -46,6 +46,14 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// List what can be gone back on: the checkpoints of a task, by default of the newest one of this folder.
+    Checkpoints(HistoryArguments),
+    /// Show what a task changed, as a diff: all of it, or its last N changing calls.
+    Diff(HistoryArguments),
+    /// Go back before the last N changing calls of a task, by default before the last one. Shows first what would happen.
+    Undo(UndoArguments),
+    /// Bring files back as they were before a call of a task. Shows first what would happen.
+    Restore(RestoreArguments),
     /// See it work: a scripted model drives the real tools in a scratch folder. Needs no key and no network.
     Tour {
         /// The scratch folder; it must not exist yet. Without it one is made among the temporary files, and left there.
@@ -74,6 +82,9 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
+    /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
+    /// replace, or a whole file. Print what changed. See `sabir help edits`.
+    Edit(EditArguments),
     /// Say what may be done without asking.
     Policy {
         #[command(subcommand)]
@@ -84,10 +95,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: WireCommand,
     },
-    /// Explain a command, a dialect (`help dialect NAME`), how to define one (`help dialects`), what `lint` finds
-    /// (`help lints`), or provider APIs (`help wires`).
+    /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
+    /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
+    /// (`help checkpoints`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `dialects`, `lints` or `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `lints` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -165,6 +177,10 @@ pub(crate) struct TaskOptions {
     /// How calls are asked for: `native`, or a dialect to prompt in. Without it the journal decides, then the catalogue.
     #[arg(long)]
     pub(crate) protocol: Option<String>,
+    /// The tool for changes of files that the model is offered: `replace_in_file`, `edit_file` or `apply_patch`. Without it
+    /// the journal decides, then the catalogue.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) edit_tool: Option<String>,
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
@@ -185,6 +201,62 @@ pub(crate) struct TaskOptions {
     /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
     #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<String>,
+    /// Take no checkpoints: what the task changes cannot be undone.
+    #[arg(long)]
+    pub(crate) no_checkpoints: bool,
+}
+
+/// Which calls of which task.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArguments {
+    /// The folder in which the task worked.
+    #[arg(long, short = 'C')]
+    pub(crate) folder: Option<PathBuf>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The task's name, or the beginning of it; without it the newest task of this folder. A number of up to three digits alone
+    /// is N.
+    pub(crate) task: Option<String>,
+    /// How many of its last changing calls.
+    pub(crate) count: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndoArguments {
+    #[command(flatten)]
+    pub(crate) history: HistoryArguments,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArguments {
+    /// The folder in which the task worked.
+    #[arg(long, short = 'C')]
+    pub(crate) folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) consent: Consent,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The task's name, or the beginning of it, and the number of a call, as `sabir checkpoints` lists them; without a task the
+    /// newest one of this folder: `@3`.
+    #[arg(value_name = "TASK@N")]
+    pub(crate) call: String,
+    /// Files and folders, from the folder in which the task worked; without any, all that was changed since.
+    pub(crate) paths: Vec<String>,
+}
+
+/// What may be done without asking.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Consent {
+    /// Do it without asking.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Go over files that somebody else has changed since. What they hold now is in the checkpoint that is taken first.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Recordings of tasks that nobody attends.
@@ -340,6 +412,34 @@ pub(crate) struct LintArguments {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EditArguments {
+    /// The file. For a patch, it may be the folder that its paths begin in. A missing file is made where the edit makes one.
+    pub(crate) file: PathBuf,
+    /// The format of the edit. Without it the text tells, but for whole files.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<EditFormat>,
+    /// Write nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+}
+
+/// How an edit is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EditFormat {
+    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
+    SearchReplace,
+    /// `*** Begin Patch`.
+    ApplyPatch,
+    /// A JSON object with `old_string` and `new_string`.
+    StringReplace,
+    /// The whole new content.
+    WholeFile,
 }
 
 /// What `lint` does not let pass.

@@ -5,9 +5,12 @@
 //! ```toml
 //! model = "openai/gpt-5"            # PROVIDER/NAME
 //! protocol = "native"               # or a dialect
+//! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
 //! approve = ["edits"]               # as --approve
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
+//! checkpoints = true                # false: what a task changes cannot be undone
+//! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
@@ -39,6 +42,7 @@ use etcetera::BaseStrategy;
 use sabir_agent::policy::{RuleKind, Rules};
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
+use sabir_tools::EditTool;
 use serde::Deserialize;
 
 use crate::dialects::{self, Tables};
@@ -52,6 +56,7 @@ use crate::repairs;
 pub(crate) struct Config {
     pub(crate) model: Option<String>,
     pub(crate) protocol: Option<String>,
+    pub(crate) edit_tool: Option<String>,
     pub(crate) approve: Vec<String>,
     allow: Vec<String>,
     ask: Vec<String>,
@@ -59,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
+    pub(crate) checkpoints: Option<bool>,
+    pub(crate) checkpoints_mib: Option<u64>,
     providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
@@ -113,6 +120,9 @@ impl Config {
         }
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
         config.providers.check().map_err(wrong)?;
+        for name in edit_tools(&config) {
+            name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
+        }
         // Said of the file, by whatever command reads it first.
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
@@ -239,6 +249,11 @@ impl Chosen {
     }
 }
 
+/// The names of edit tools in the file.
+fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
+    config.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::usage(format!("{} cannot be read: {error}", path.display()))
 }
@@ -274,10 +289,15 @@ fn scalars(value: &toml::Value) -> Vec<String> {
 
 /// Where tasks are kept: `~/.local/share/sabir/tasks`, or under `$XDG_DATA_HOME`.
 pub(crate) fn tasks_folder() -> Result<PathBuf, Failure> {
+    Ok(data_folder()?.join("tasks"))
+}
+
+/// Where Sabir keeps its own files: `~/.local/share/sabir`, or under `$XDG_DATA_HOME`.
+pub(crate) fn data_folder() -> Result<PathBuf, Failure> {
     let places = etcetera::choose_base_strategy().map_err(|error| {
         Failure::usage(format!("there is no home folder to keep tasks in ({error}): set HOME or XDG_DATA_HOME"))
     })?;
-    Ok(places.data_dir().join("sabir").join("tasks"))
+    Ok(places.data_dir().join("sabir"))
 }
 
 /// What commands get of our environment: names that programs need to work at all, and none that holds a secret.

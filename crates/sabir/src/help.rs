@@ -1,4 +1,4 @@
-//! `help`: a command, a dialect, how to define one, what `lint` finds, or the wires.
+//! `help`: a command, a dialect, a tool, what `lint` finds, or one of the documents.
 
 use clap::CommandFactory;
 use sabir_call::nearest;
@@ -8,11 +8,13 @@ use crate::cli::{Cli, Output};
 use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
-/// How dialects look, and how to define one.
-const DIALECTS: &str = include_str!("../../../docs/dialects.md");
-
-/// What wires are, and how to look at what they carry.
-const WIRES: &str = include_str!("../../../docs/wires.md");
+/// What has a document of its own.
+const TOPICS: [(&str, &str); 4] = [
+    ("checkpoints", include_str!("../../../docs/checkpoints.md")),
+    ("dialects", include_str!("../../../docs/dialects.md")),
+    ("edits", include_str!("../../../docs/edits.md")),
+    ("wires", include_str!("../../../docs/wires.md")),
+];
 
 /// `sabir help`.
 pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
@@ -20,15 +22,37 @@ pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
     match words.as_slice() {
         ["dialect", name] => return dialects::dialects(Some(name), Output::Text),
         ["dialect"] => return dialects::dialects(None, Output::Text),
-        ["dialects"] => print::out(DIALECTS),
-        ["wires"] => print::out(WIRES),
         ["lints"] => {
             let lines: String = LINTS.iter().map(|lint| format!("{}\n    {}\n", lint.name, lint.doc)).collect();
             print::out(&lines);
         }
-        words => print::out(&of_command(words)?),
+        ["tools" | "tool"] => print::out(&tools()),
+        ["tool", name] => print::out(tool(name)?),
+        words => match TOPICS.iter().find(|(topic, _)| words == [*topic]) {
+            Some((_, text)) => print::out(text),
+            None => print::out(&of_command(words)?),
+        },
     }
     Ok(Exit::Completed)
+}
+
+/// The built-in tools, with what a model reads of each.
+fn tools() -> String {
+    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs());
+    let mut text: String = known.map(|spec| format!("{}\n    {}\n", spec.name, spec.description)).collect();
+    text.push_str("`sabir help tool NAME` says what one does, and the exact words of its results.\n");
+    text
+}
+
+fn tool(name: &str) -> Result<&'static str, Failure> {
+    let manuals = sabir_tools::manuals();
+    if let Some((_, manual)) = manuals.iter().find(|(known, _)| *known == name) {
+        return Ok(manual);
+    }
+    let near = nearest(name, manuals.iter().map(|(known, _)| *known));
+    let hint =
+        near.map_or_else(|| "`sabir help tools` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+    Err(Failure::usage(format!("there is no tool `{name}`: {hint}")))
 }
 
 fn of_command(words: &[&str]) -> Result<String, Failure> {
@@ -37,7 +61,7 @@ fn of_command(words: &[&str]) -> Result<String, Failure> {
     let mut command = &mut root;
     for word in words {
         let names: Vec<String> = command.get_subcommands().map(|known| known.get_name().to_owned()).collect();
-        let topics = ["dialect", "dialects", "lints", "wires"];
+        let topics = ["dialect", "lints", "tool", "tools"].into_iter().chain(TOPICS.map(|(topic, _)| topic));
         command = command.find_subcommand_mut(word).ok_or_else(|| {
             let near = nearest(word, names.iter().map(String::as_str).chain(topics));
             let hint = near.map_or_else(

@@ -8,10 +8,13 @@ mod cli;
 mod config;
 mod dialects;
 mod doctor;
+mod edit;
 mod exit;
 mod explain;
 mod help;
+mod history;
 mod journal;
+mod kept;
 mod keys;
 mod lint;
 mod models;
@@ -24,11 +27,13 @@ mod providers;
 mod remember;
 mod repairs;
 mod run;
+mod sanitizer;
 mod screen;
 mod spent;
 mod task;
 mod terminal;
 mod tour;
+mod undo;
 mod wire;
 
 use std::process::ExitCode;
@@ -73,6 +78,10 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Resume(arguments)) => run::resume(arguments),
         Some(Command::Log { task, output }) => journal::log(task, *output),
         Some(Command::Tasks { output }) => journal::tasks(*output),
+        Some(Command::Checkpoints(arguments)) => history::checkpoints(arguments),
+        Some(Command::Diff(arguments)) => history::diff(arguments),
+        Some(Command::Undo(arguments)) => undo::undo(arguments),
+        Some(Command::Restore(arguments)) => undo::restore(arguments),
         Some(Command::Tour { folder }) => tour::tour(folder.as_deref()),
         Some(Command::Parse(arguments)) => parse::parse(arguments),
         Some(Command::Check(arguments)) => parse::check(arguments),
@@ -80,6 +89,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
         Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
+        Some(Command::Edit(arguments)) => edit::edit(arguments),
         Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),

@@ -79,6 +79,10 @@ impl Tool for Moved {
         self.tool.spec()
     }
 
+    fn offered(&self) -> bool {
+        self.tool.offered()
+    }
+
     fn reads_only(&self) -> bool {
         self.tool.reads_only()
     }

@@ -45,6 +45,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
         helper: std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?,
         environment: config::command_environment(),
+        edit_tool: sabir_tools::EditTool::default(),
+        jobs: Arc::new(task::passing_jobs()),
+        reach: sabir_tools::Reach::Public,
     });
     let mut rows = Vec::new();
     for call in calls(&records) {

@@ -1,13 +1,15 @@
 //! Output: the only place that writes to the terminal.
 //!
-//! Text of models, tools and files passes [`visible`] on its way to a terminal: no control character but line feed and
-//! tab gets through, so that nothing foreign can move the cursor, set a title or hide itself. A closed pipe is no error:
-//! whoever listened has heard enough.
+//! Text of models, tools and files passes [`visible`] or a [`Sanitizer`](crate::sanitizer::Sanitizer) on its way to a terminal. A
+//! closed pipe is no error: whoever listened has heard enough.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+
+use crate::sanitizer::is_unseen;
+pub(crate) use crate::sanitizer::visible;
 
 /// Whether output was lost for another reason than that nobody reads it.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -48,18 +50,6 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Foreign text for a terminal: control characters and invisible direction marks become visible.
-pub(crate) fn visible(text: &str) -> String {
-    let show = |c: char| match c {
-        '\n' | '\t' => c,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}'..='\u{200f}' | '\u{feff}' => '\u{fffd}',
-        _ if c.is_control() => '\u{fffd}',
-        _ => c,
-    };
-    // A carriage return begins a line anew; here it begins a new one, so that nothing is overwritten.
-    text.replace("\r\n", "\n").chars().map(|c| if c == '\r' { '\n' } else { show(c) }).collect()
-}
-
 /// A piece of foreign text on one line, in backticks: control characters and invisible marks as escapes, the middle of
 /// a long one left out.
 pub(crate) fn quoted(text: &str) -> String {
@@ -69,7 +59,7 @@ pub(crate) fn quoted(text: &str) -> String {
         '\n' => "\\n".to_owned(),
         '\r' => "\\r".to_owned(),
         '\t' => "\\t".to_owned(),
-        c if visible(c.encode_utf8(&mut [0; 4])).contains('\u{fffd}') => format!("\\u{{{:x}}}", u32::from(c)),
+        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => format!("\\u{{{:x}}}", u32::from(c)),
         c => c.to_string(),
     };
     let shown = |text: &str| text.chars().map(show).collect::<String>();
@@ -89,14 +79,7 @@ pub(crate) fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{quoted, visible};
-
-    #[test]
-    fn nothing_foreign_reaches_the_terminal() {
-        assert_eq!(visible("a\r\nb\tc"), "a\nb\tc");
-        assert_eq!(visible("\u{1b}[31mx\u{7}\u{9b}2J\r"), "\u{fffd}[31mx\u{fffd}\u{fffd}2J\n");
-        assert_eq!(visible("a\u{202e}b\u{200b}c"), "a\u{fffd}b\u{fffd}c");
-    }
+    use super::quoted;
 
     #[test]
     fn quotations_are_short_and_safe() {

@@ -13,7 +13,7 @@ use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions
 use crate::config::{self, Chosen, Config};
 use crate::exit::{Exit, Failure};
 use crate::screen::{EventLines, Progress, Silent};
-use crate::task::{self, Bench, Open, Plan};
+use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
 use crate::{print, spent};
 
@@ -62,12 +62,14 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     }
     let config = Config::load(options.config.as_deref())?;
     let chosen = config.choose(options.model.as_deref())?;
-    let bench = Bench::new(options, &config, None)?.priced(&chosen)?;
+    let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
+    let (folder, id) = (config::tasks_folder()?, task::new_id());
+    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None };
+    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output);
-    let folder = config::tasks_folder()?;
-    let plan = Plan { prompt, model: &chosen.name, model_id: &chosen.id, protocol };
+    let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
@@ -101,7 +103,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     check_protocol(start, options)?;
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)))?.priced(&chosen)?;
+    let means =
+        Means { edit_tool: task::kept_edit_tool(start, options)?, jobs: task::jobs(&folder, &id), keeper: None };
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output));
@@ -224,6 +228,9 @@ fn watch(
     (output, mut tape): (Option<Output>, Tape),
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
+    if bench.keeper.is_none() {
+        print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
+    }
     let mut user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
         Some(Output::Events) => Box::new(EventLines),

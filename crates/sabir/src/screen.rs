@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::argument::Preview;
 use crate::print;
+use crate::sanitizer::Sanitizer;
 
 /// Nobody watches.
 pub(crate) struct Silent;
@@ -30,6 +31,7 @@ pub(crate) struct Painter {
     calls: Vec<Call>,
     /// Calls whose refusal has been shown with its reasons.
     refused: Vec<CallId>,
+    sanitizer: Sanitizer,
     /// The argument that is being written.
     argument: Option<Preview>,
 }
@@ -75,7 +77,7 @@ impl Painter {
             TaskEvent::Record(record) => self.record(record),
         };
         // The one place through which foreign text passes: names and messages are as foreign as words.
-        let text = print::visible(&text);
+        let text = self.sanitizer.clean(&text);
         if let Some(last) = text.chars().last() {
             self.inside = last != '\n';
         }

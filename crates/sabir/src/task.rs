@@ -13,7 +13,8 @@ use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
-use sabir_workspace::Workspace;
+use sabir_tools::{EditTool, EditToolError};
+use sabir_workspace::{Jobs, Lifetime, Workspace};
 use tokio::runtime::Runtime;
 
 use crate::cassette::Told;
@@ -21,6 +22,7 @@ use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, Config};
 use crate::dialects;
 use crate::exit::Failure;
+use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::repairs;
 
@@ -35,6 +37,12 @@ pub(crate) struct Bench {
     pub(crate) prices: Prices,
     /// Interrupts the task.
     pub(crate) cancel: Cancel,
+    /// What the model changes parts of files with.
+    edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    jobs: Arc<Jobs>,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// What the model is told of its place.
     place: Place,
 }
@@ -50,8 +58,19 @@ pub(crate) struct Place {
     pub(crate) results: Vec<String>,
 }
 
+/// What the tools of a task work with, besides its folder.
+pub(crate) struct Means {
+    /// What the model changes parts of files with.
+    pub(crate) edit_tool: EditTool,
+    /// What commands leave: outputs and jobs.
+    pub(crate) jobs: Jobs,
+    /// Takes checkpoints, unless they are off.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
 /// What a new task is to do, and with what.
 pub(crate) struct Plan<'a> {
+    pub(crate) id: TaskId,
     pub(crate) prompt: String,
     /// The model's name as the user gives it, and as the provider does.
     pub(crate) model: &'a str,
@@ -82,12 +101,17 @@ pub(crate) struct End {
 pub(crate) fn offered() -> ToolSet {
     let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
     // The built-in names are distinct and valid; a test holds that.
-    ToolSet::new(specs).unwrap_or_default()
+    ToolSet::with_unoffered(specs, sabir_tools::unoffered_specs()).unwrap_or_default()
 }
 
 impl Bench {
     /// Sets up the tools in the folder of the options, or in `folder`.
-    pub(crate) fn new(options: &TaskOptions, config: &Config, folder: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        options: &TaskOptions,
+        config: &Config,
+        folder: Option<&Path>,
+        means: Means,
+    ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
         let rules = config.rules(options.approve.iter())?;
@@ -97,7 +121,9 @@ impl Bench {
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
-        let bench = Self::with(workspace, rules, limits, None)?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let bench = Self::with(workspace, Means { keeper, ..means }, rules, limits, None)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -133,35 +159,58 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
-        let bench = Self::with(workspace, rules, limits, Some(place))?;
+        let workspace = Arc::new(workspace);
+        let keeper = Keeper::of(options, config, &workspace)?;
+        let means = Means { edit_tool: kept_edit_tool(&told.start, options)?, jobs: passing_jobs(), keeper };
+        let bench = Self::with(workspace, means, rules, limits, Some(place))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
     pub(crate) fn with(
-        workspace: Workspace,
+        workspace: Arc<Workspace>,
+        means: Means,
         rules: Rules,
         limits: Limits,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
-        let workspace = Arc::new(workspace);
+        let Means { edit_tool, jobs, keeper } = means;
+        let jobs = Arc::new(jobs);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
             workspace: Arc::clone(&workspace),
             helper,
             environment: config::command_environment(),
+            edit_tool,
+            jobs: Arc::clone(&jobs),
+            reach: sabir_tools::Reach::Public,
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
+        if let Some(keeper) = &keeper {
+            tools = Kept::all(tools, keeper);
+        }
         if let Some(place) = &place {
             tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
         }
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
-        let (repairs, cancel, prices) = (Repairs::all(), Cancel::default(), Prices::default());
-        Ok(Self { workspace, registry, rules, limits, repairs, max_time: None, prices, cancel, place })
+        Ok(Self {
+            workspace,
+            registry,
+            rules,
+            limits,
+            repairs: Repairs::all(),
+            max_time: None,
+            prices: Prices::default(),
+            cancel: Cancel::default(),
+            edit_tool,
+            jobs,
+            keeper,
+            place,
+        })
     }
 
     /// How a task is run on this bench.
@@ -200,13 +249,17 @@ impl Bench {
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
         let Open { task, store, first, words } = open;
+        if let Some(keeper) = &self.keeper {
+            keeper.begin(&task.start().task);
+        }
         let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
-            Driver { model, registry: &self.registry, store, user, cancel, max_time }
-                .run(task, first.take(), words.take())
-                .await
+            let driver = Driver { model, registry: &self.registry, store, user, cancel, max_time };
+            let ended = driver.run(task, first.take(), words.take()).await;
+            self.jobs.end().await;
+            ended
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
         runtime.shutdown_timeout(Duration::from_millis(200));
@@ -233,6 +286,30 @@ pub(crate) fn protocol(
     }
 }
 
+/// The edit tool of a new task: explicit, else the catalogue's, else the usual one.
+pub(crate) fn edit_tool(explicit: Option<&str>, chosen: &Chosen) -> Result<EditTool, Failure> {
+    let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
+    named_edit_tool(explicit.or(known))
+}
+
+/// The edit tool that a task is locked to.
+pub(crate) fn kept_edit_tool(start: &Start, options: &TaskOptions) -> Result<EditTool, Failure> {
+    let kept = named_edit_tool(start.edit_tool.as_deref())?;
+    let wanted = options.edit_tool.as_deref().map(|name| named_edit_tool(Some(name))).transpose()?;
+    if wanted.is_some_and(|wanted| wanted != kept) {
+        return Err(Failure::usage(format!(
+            "this task is locked to the edit tool `{}`; a new task may use another",
+            kept.name()
+        )));
+    }
+    Ok(kept)
+}
+
+fn named_edit_tool(name: Option<&str>) -> Result<EditTool, Failure> {
+    let tool = name.map(str::parse).transpose();
+    Ok(tool.map_err(|error: EditToolError| Failure::usage(error.to_string()))?.unwrap_or_default())
+}
+
 /// The protocol of that name; of a dialect's alias, the dialect's.
 pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
     match (name, dialect(name)) {
@@ -246,17 +323,33 @@ pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
     }
 }
 
+/// A name that no task has.
+pub(crate) fn new_id() -> TaskId {
+    TaskId::new(uuid::Uuid::now_v7().to_string())
+}
+
+/// The outputs and jobs of a task, kept beside its journal in that folder.
+pub(crate) fn jobs(folder: &Path, id: &TaskId) -> Jobs {
+    Jobs::new(folder.join(format!("{id}.outputs")), Lifetime::Lasting)
+}
+
+/// The outputs and jobs of a task that leaves nothing behind.
+pub(crate) fn passing_jobs() -> Jobs {
+    let name = format!("sabir-outputs-{}", uuid::Uuid::now_v7().simple());
+    Jobs::new(std::env::temp_dir().join(name), Lifetime::Passing)
+}
+
 /// A new task with its journal.
 pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &Path) -> Result<Open, Failure> {
-    let id = TaskId::new(uuid::Uuid::now_v7().to_string());
-    let journal = Journal::create(folder, &id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
+    let journal = Journal::create(folder, &plan.id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
     let start = Start {
-        task: id,
+        task: plan.id,
         prompt: plan.prompt,
         workspace: bench.workspace.root().display().to_string(),
         model: plan.model.to_owned(),
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        edit_tool: Some(bench.edit_tool.name().to_owned()),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
     Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })

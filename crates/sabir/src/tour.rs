@@ -2,15 +2,17 @@
 //! folder; everything that is shown comes from them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sabir_agent::{Attended, Limits, Outcome, Rules, Start};
+use sabir_tools::EditTool;
 use sabir_workspace::{Expect, Workspace};
 
 use crate::cassette::{self, Taped};
 use crate::exit::{Exit, Failure};
 use crate::print;
 use crate::screen::Progress;
-use crate::task::{self, Bench, Place, Plan};
+use crate::task::{self, Bench, Means, Place, Plan};
 
 /// What the model says, recorded by the test that holds this file to what would be asked.
 const CASSETTE: &[u8] = include_bytes!("tour.jsonl");
@@ -36,11 +38,13 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
         rules.approve(rule).map_err(|error| Failure::internal(error.to_string()))?;
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
-    let bench = Bench::with(workspace, rules, Limits::default(), Some(place))?;
+    // The scratch folder is there to be deleted: no checkpoints.
+    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None };
+    let bench = Bench::with(Arc::new(workspace), means, rules, Limits::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;
-    let plan = Plan { prompt, model: &told.model, model_id: &told.model, protocol };
+    let plan = Plan { id: task::new_id(), prompt, model: &told.model, model_id: &told.model, protocol };
     let mut open = task::start(&bench, plan, Attended::No, &journals)?;
     let end = bench.drive(&mut open, &model, &mut Taped { user: &mut Progress::default(), tape: &mut tape })?;
 

@@ -113,7 +113,7 @@ fn message_bytes(message: &Message) -> usize {
         Part::Text { text } | Part::Thought { text, .. } => text.len(),
         Part::Image(_) => IMAGE_BYTES,
         Part::Call(call) => call.name.len() + arguments_bytes(&call.arguments),
-        Part::Result(result) => result.content.len(),
+        Part::Result(result) => result.content.len() + result.images.len() * IMAGE_BYTES,
         _ => 0,
     };
     message.parts.iter().map(part).sum()

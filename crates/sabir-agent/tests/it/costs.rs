@@ -1,7 +1,7 @@
 //! What a task costs: per answer, in all, over a resume, and where it ends for it.
 
-use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task};
-use sabir_call::{Event, ModelError, ModelErrorKind, Prices, Usage};
+use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task, ToolOutput};
+use sabir_call::{Event, Image, ModelError, ModelErrorKind, Prices, Usage};
 use serde_json::{Value, json};
 
 use crate::machine::{Machine, settings};
@@ -71,6 +71,34 @@ fn what_is_not_reported_is_guessed_and_marked() {
 }
 
 #[test]
+fn pictures_of_results_are_counted() {
+    let input = |images: usize| {
+        let mut machine = Machine::new(priced());
+        machine.answer("<look><path>a</path></look>");
+        while let Some(effect) = (!machine.open.is_empty()).then(|| machine.open.remove(0)) {
+            match effect {
+                Effect::Weigh(call) => {
+                    let access = machine.access(&call);
+                    machine.step(Input::Weighed(call, access));
+                }
+                Effect::Run(call) => {
+                    let images = vec![Image { media_type: "image/png".into(), data: "aGk=".into() }; images];
+                    machine.step(Input::Ran(call, ToolOutput { images, ..ToolOutput::done("seen") }));
+                }
+                effect => {
+                    assert_eq!(effect, Effect::Ask);
+                    break;
+                }
+            }
+        }
+        machine.open.push(Effect::Ask);
+        answer(&mut machine, usage(None, None));
+        serde_json::to_value(machine.last_answer()).unwrap()["estimate"]["input"].as_u64().unwrap()
+    };
+    assert_eq!(input(2) - input(0), 2000);
+}
+
+#[test]
 fn an_answer_that_broke_off_was_paid_for() {
     let mut machine = Machine::new(priced());
     let broken = || Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "lost".to_owned() });
@@ -100,6 +128,7 @@ fn unknown_prices_stay_unknown() {
 #[test]
 fn records_of_earlier_versions_are_read() {
     let old = [
+        r#"{"kind":"started","task":"t","prompt":"p","workspace":"/w","model":"m","protocol":"native","version":"0.0.1"}"#,
         r#"{"kind":"failed","error":"broken","message":"lost"}"#,
         r#"{"kind":"answered","turn":1,"parts":[],"checks":[],"usage":{"input":5,"output":6}}"#,
     ];

@@ -44,6 +44,7 @@ pub(crate) fn start() -> Start {
         model: "m".to_owned(),
         protocol: Protocol::Prompted(CLINE.to_owned()),
         version: "0".to_owned(),
+        edit_tool: None,
     }
 }
 

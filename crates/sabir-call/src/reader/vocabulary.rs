@@ -63,7 +63,7 @@ impl Vocabulary {
         };
         let mut made = Self {
             selection,
-            tools: tools.iter().map(tool).collect(),
+            tools: tools.known().map(tool).collect(),
             tagged: Vec::new(),
             others: Vec::new(),
             markers: Markers::default(),

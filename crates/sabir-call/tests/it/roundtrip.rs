@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sabir_call::dialect::{CLINE, INVOKE, Selection, dialect};
 use sabir_call::{
-    ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Ending, Message, Part, Role, render_message,
+    ArgForm, Call, CallId, CallResult, DraftArgument, DraftState, Ending, Image, Message, Part, Role, render_message,
     render_result,
 };
 use serde_json::{Map, Value, json};
@@ -130,6 +130,28 @@ fn a_result_cannot_close_itself() {
     let closer = rendered.rsplit("</").next().unwrap();
     assert_eq!(rendered.matches(&format!("</{closer}")).count(), 1, "{rendered}");
     assert!(rendered.contains(&forged), "the content is unchanged");
+}
+
+#[test]
+fn pictures_stand_behind_the_words_of_their_result() {
+    let result = |content: &str, images: usize| {
+        let (id, name) = (CallId::new("c1"), "look".to_owned());
+        let images = (0..images).map(|number| Image { media_type: "image/png".into(), data: number.to_string() });
+        CallResult { id, name, ending: Ending::Done, content: content.to_owned(), images: images.collect() }
+    };
+    let (one, two, three) = (result("x", 1), result("y", 0), result("z", 2));
+    let parts = [&one, &two, &three].map(|result| Part::Result(result.clone()));
+    let message = Message { role: Role::User, parts: [&parts[..], &[Part::text("Go on.")]].concat() };
+    let image = |at: usize| Part::Image(three.images[at].clone());
+    let expected = [
+        Part::text(render_result(&one)),
+        image(0),
+        Part::text(format!("{}\n\n{}", render_result(&two), render_result(&three))),
+        image(0),
+        image(1),
+        Part::text("Go on."),
+    ];
+    assert_eq!(render_message(&message, dialect(CLINE).unwrap(), &tools()).parts, expected);
 }
 
 /// Pieces of values that tempt some dialect.

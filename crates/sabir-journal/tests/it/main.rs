@@ -78,6 +78,7 @@ fn started(task: &str, prompt: &str) -> Record {
         model: "maker/model".to_owned(),
         protocol: Protocol::Prompted("cline".to_owned()),
         version: "0.1.0".to_owned(),
+        edit_tool: None,
     })
 }
 

@@ -61,7 +61,7 @@ fn every_kind() -> Vec<Record> {
             name: "read_file".to_owned(),
             ending: Ending::Done,
             content: "x".to_owned(),
-            images: Vec::new(),
+            images: vec![sabir_call::Image { media_type: "image/png".to_owned(), data: "aGk=".to_owned() }],
         }),
         Record::Ended { outcome: Outcome::Completed, message: "done".to_owned() },
     ]

@@ -42,7 +42,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
 
 fn row(line: &str) -> Option<Entry> {
     let fields: Vec<_> = line.split_whitespace().collect();
-    let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect] = *fields else {
+    let [pattern, vendor, context, output, fresh, read, written, priced, up_to, can, dialect, edits] = *fields else {
         return None;
     };
     let text = |field: &str| (field != "-").then(|| field.to_owned());
@@ -64,6 +64,7 @@ fn row(line: &str) -> Option<Entry> {
         dialect: text(dialect),
         images,
         thinking,
+        edit_tool: text(edits),
         prices: (prices != Prices::default()).then_some(prices),
     })
 }

@@ -41,6 +41,24 @@ fn another_version_inherits_no_figure() {
 }
 
 #[test]
+fn a_family_has_its_edit_tool() {
+    let own = Entry { pattern: "gpt-5-nano".into(), edit_tool: Some("replace_in_file".into()), ..Entry::default() };
+    let catalogue = Catalogue::new(vec![own]);
+    for (model, expected) in [
+        ("gpt-5.2-codex", Some("apply_patch")),
+        ("openai/gpt-5.9", Some("apply_patch")),
+        ("gpt-5-nano-2025-08-07", Some("replace_in_file")),
+        ("claude-opus-9", Some("edit_file")),
+        ("gemini-3-pro-preview", Some("edit_file")),
+        ("gpt-4o", None),
+        ("llama-3.3-70b", None),
+    ] {
+        let found = catalogue.find(model).and_then(|entry| entry.edit_tool);
+        assert_eq!(found.as_deref(), expected, "{model}");
+    }
+}
+
+#[test]
 fn own_entries_come_first_and_are_filled() {
     let own = Entry { pattern: "gpt-4o".into(), output: Some(9), dialect: Some("invoke".into()), ..Entry::default() };
     let found = Catalogue::new(vec![own]).find("openai/gpt-4o").unwrap();

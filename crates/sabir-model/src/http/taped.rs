@@ -19,13 +19,18 @@ use crate::transport::Transport;
 /// The output limit asked for when the request names none and the catalogue knows a higher one.
 const MAX_DEFAULT_OUTPUT: u64 = 32_000;
 
-/// What is asked for where a request names no output limit.
+/// What a request is made to fit: the output limit where it names none, and whether pictures are left out.
 #[derive(Clone)]
 pub(super) enum Output {
     /// What is known of its model.
     Catalogue(Catalogue),
     /// What was recorded.
-    Recorded(Option<u64>),
+    Recorded {
+        /// The output limit.
+        limit: Option<u64>,
+        /// Whether the model was known to read no pictures.
+        blind: bool,
+    },
 }
 
 impl HttpModel {
@@ -41,6 +46,7 @@ impl HttpModel {
             base_url: plain_address(&self.provider.base_url),
             form: self.provider.form.clone(),
             output: self.output.limit(model),
+            blind: self.output.is_blind(model),
             deadlines: self.deadlines,
             retries: self.retries,
         };
@@ -61,13 +67,13 @@ impl HttpModel {
     /// # Errors
     /// If the recorded wire is unknown; its name.
     pub fn replay(cassette: &Cassette) -> Result<(Self, Player), String> {
-        let Recorded { name, wire, base_url, form, output, deadlines, retries } = &cassette.provider;
+        let Recorded { name, wire, base_url, form, output, blind, deadlines, retries } = &cassette.provider;
         let known = Wire::from_name(wire).ok_or_else(|| wire.clone())?;
         let mut provider = Provider::new(name, known, base_url, None);
         provider.form = form.clone();
         let player = Player::new(cassette);
         let mut model = Self::new(provider).deadlines(*deadlines).retries(*retries);
-        model.output = Output::Recorded(*output);
+        model.output = Output::Recorded { limit: *output, blind: *blind };
         Ok((model.replayed_by(&player), player))
     }
 
@@ -89,7 +95,15 @@ impl Output {
                 let limit = catalogue.find(model).and_then(|entry| entry.output);
                 limit.map(|limit| limit.min(MAX_DEFAULT_OUTPUT))
             }
-            Self::Recorded(limit) => *limit,
+            Self::Recorded { limit, .. } => *limit,
+        }
+    }
+
+    /// Whether that model is known to read no pictures.
+    pub(super) fn is_blind(&self, model: &str) -> bool {
+        match self {
+            Self::Catalogue(catalogue) => catalogue.find(model).and_then(|entry| entry.images) == Some(false),
+            Self::Recorded { blind, .. } => *blind,
         }
     }
 }

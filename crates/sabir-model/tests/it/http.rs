@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use sabir_call::{
-    Cut, Draft, DraftState, Message, Model, ModelError, ModelErrorKind, Protocol, Request, StopReason, ToolSet,
+    Cut, Draft, DraftState, Image, Message, Model, ModelError, ModelErrorKind, Part, Protocol, Request, StopReason,
+    ToolSet,
 };
-use sabir_model::{Catalogue, Deadlines, HttpModel, Provider, Retries, Secret, Signing};
+use sabir_model::{Catalogue, Deadlines, Entry, HttpModel, Provider, Retries, Secret, Signing};
 use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
 use sabir_wire::Wire;
 use serde_json::json;
@@ -393,6 +394,22 @@ async fn the_output_limit_comes_from_the_catalogue() {
     request.model = "claude-3-opus-20240229".into();
     model.answer(&request, &mut Draft::default()).await.unwrap();
     assert_eq!(provider.requests()[0].body["max_tokens"], 4096);
+}
+
+#[tokio::test]
+async fn a_model_that_reads_no_pictures_gets_none() {
+    for (images, sent) in [(Some(false), 0), (Some(true), 1), (None, 1)] {
+        let provider = ScriptedProvider::start(Script::new([good()])).await.unwrap();
+        let own = Entry { pattern: "model-on".into(), images, ..Entry::default() };
+        let model = model(Wire::Anthropic, &provider.base_url(Wire::Anthropic)).catalogue(Catalogue::new(vec![own]));
+        let mut request = request(Wire::Anthropic);
+        let picture = Image { media_type: "image/png".into(), data: "iVBORw0KGgo".into() };
+        request.messages[0].parts.push(Part::Image(picture));
+        model.answer(&request, &mut Draft::default()).await.unwrap();
+        let body = provider.requests()[0].body.to_string();
+        assert_eq!(body.matches("iVBORw0KGgo").count(), sent, "{body}");
+        assert_eq!(body.matches("you cannot read pictures").count(), 1 - sent, "{body}");
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ fn ends() {
     check("echo hello; echo; echo", "Exit code 0. Output:\nhello", false);
     check("true", "Exit code 0, no output.", false);
     check("printf ' é\\n\\xff'; exit 3", "Exit code 3. Output:\n é\n\u{fffd}", true);
-    check("kill -9 $$", "Ended by signal 9, no output.", true);
+    check("kill -9 $$", "Ended by SIGKILL (9), no output.\n[Killed from outside, perhaps for want of memory.]", true);
     check("cat; read x || echo none", "Exit code 0. Output:\nnone", false);
     check("  ", "the command cannot be run: it is empty; write the command to run.", true);
     check("a\0b", "the command cannot be run: it holds a NUL byte; write it without.", true);
@@ -36,7 +36,7 @@ fn a_time_out_kills() {
         "execute_command",
         json!({"command": "echo begun; sleep 1000 & sleep 1000", "timeout": 3}),
         "Killed after 3 seconds, with all that it had started. Output:\nbegun\n[If it needs longer, give a timeout of up to 600. If it \
-         waits for input, give that on its command line.]",
+         waits for input, give that on its command line. If it is a server, use background.]",
     );
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(alive(&place), 0);
@@ -49,7 +49,7 @@ fn nothing_stays_in_the_background() {
     place.done(
         "execute_command",
         json!({"command": "(setsid sleep 1000 &) ; sleep 1000 & echo done"}),
-        "Exit code 0. Output:\ndone",
+        "Exit code 0. Output:\ndone\n[2 processes that it left running were ended. For a server, use background, without `&`.]",
     );
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(alive(&place), 0);
@@ -63,8 +63,20 @@ fn a_flood_is_capped() {
     assert_eq!(streamed.len(), 1_288_895);
     assert!(output.content.len() < 34_000, "{}", output.content.len());
     assert!(output.content.starts_with("Exit code 0. Output:\n1\n2\n"));
-    assert!(output.content.contains("[… 1256127 bytes left out …]"), "{}", output.content);
+    assert!(
+        output.content.contains("[… 1,256,127 bytes left out; read_command_output with output 1 shows them …]"),
+        "{}",
+        output.content
+    );
     assert!(output.content.ends_with("199999\n200000"));
+}
+
+#[test]
+fn a_flood_is_shown_for_a_while() {
+    let (output, streamed) = Place::new().run("execute_command", json!({"command": "yes | head -c 20M"}));
+    assert!(!output.failed);
+    assert!(streamed.len() < 5 << 20, "{}", streamed.len());
+    assert!(streamed.ends_with("y\n\n[… the rest is not shown while it comes …]\n"));
 }
 
 #[test]

@@ -9,18 +9,22 @@ use crate::Place;
 #[test]
 fn reading() {
     let place = Place::with(&[("a.txt", "one\n  two\r\n\nfour"), ("empty", ""), ("é.txt", "x\n")]);
-    place.done("read_file", json!({"path": "a.txt"}), "1 | one\n2 |   two\n3 | \n4 | four");
+    place.done(
+        "read_file",
+        json!({"path": "a.txt"}),
+        "1 | one\n2 |   two\n3 | \n4 | four\n[1 of 3 lines end in CRLF. No newline at the end.]",
+    );
     place.done("read_file", json!({"path": "é.txt"}), "1 | x");
     place.done("read_file", json!({"path": "empty"}), "`empty` is empty.");
     place.done(
         "read_file",
         json!({"path": "a.txt", "start_line": 2, "end_line": 3}),
-        "2 |   two\n3 | \n[Lines 2 to 3 of 4.]",
+        "2 |   two\n3 | \n[Lines 2 to 3 of 4. 1 of 3 lines end in CRLF.]",
     );
     place.done(
         "read_file",
         json!({"path": "a.txt", "start_line": 4, "end_line": 99}),
-        "4 | four\n[Lines 4 to 4 of 4.]",
+        "4 | four\n[Lines 4 to 4 of 4. 1 of 3 lines end in CRLF. No newline at the end.]",
     );
     place.fails(
         "read_file",
@@ -60,8 +64,8 @@ fn long_files_come_in_parts() {
 #[test]
 fn what_cannot_be_read() {
     let place = Place::with(&[("src/main.rs", "x\n"), ("src/lib.rs", "x\n"), ("src/deep/main_test.rs", "x\n")]);
-    place.put("picture", b"\x89PNG\0\0");
-    place.put("latin", b"caf\xe9\n");
+    place.put("data", b"\x01\x02\0\0\xff\xff");
+    place.put("paper.pdf", b"%PDF-1.7\n\0");
     symlink("/etc", place.inner("etc")).unwrap();
     for (path, expected) in [
         (
@@ -78,9 +82,13 @@ fn what_cannot_be_read() {
         ("src", "`src` is a folder. Use list_files for it."),
         ("src/main.rs/x", "`src/main.rs/x` is not a folder; name the folder that holds it."),
         (
-            "picture",
-            "`picture` is a binary file (6 bytes), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
+            "data",
+            "`data` is a binary file (6 bytes), which read_file cannot show. Use execute_command, with `file` or `xxd` for \
              instance.",
+        ),
+        (
+            "paper.pdf",
+            "`paper.pdf` is a PDF (10 bytes), which read_file cannot show. Use execute_command with `pdftotext -layout FILE -`.",
         ),
         ("", "the path is empty; give a path relative to the workspace folder, such as `src/main.rs`."),
         (
@@ -94,11 +102,6 @@ fn what_cannot_be_read() {
     ] {
         place.fails("read_file", json!({"path": path}), expected);
     }
-    place.done(
-        "read_file",
-        json!({"path": "latin"}),
-        "1 | caf\u{fffd}\n[The file is not UTF-8; wrong bytes are shown as \u{fffd}.]",
-    );
     place.fails(
         "read_file",
         json!({"path": 7}),
@@ -150,9 +153,13 @@ fn searching() {
     );
     let (output, _) = place.run("search_files", json!({"regex": "a("}));
     assert!(output.failed);
-    assert!(output.content.starts_with("the regular expression \"a(\" is not valid: "), "{}", output.content);
+    let expected = "The regex is not valid: unclosed group. To search for a `(` itself, write `\\(`.\n    a(\n     ^";
+    assert_eq!(output.content, expected);
     let (output, _) = place.run("search_files", json!({"regex": "a", "file_pattern": "a[b"}));
-    assert_eq!(output.content, "the file glob \"a[b\" is not valid: unclosed character class; missing ']'.");
+    assert_eq!(
+        output.content,
+        "The file_pattern `a[b` is not valid: unclosed character class; missing ']'. Write it as in `*.rs` or `src/**/*.rs`."
+    );
     place.fails(
         "search_files",
         json!({"regex": "a", "path": "srcs"}),
@@ -174,7 +181,11 @@ fn writing() {
     let write = |path: &str, content: &str| json!({"path": path, "content": content});
     place.done("write_to_file", write("new/deep/a", "x\r\n y"), "Wrote 2 lines to the new file `new/deep/a`.");
     assert_eq!(place.get("new/deep/a"), "x\r\n y");
-    place.done("write_to_file", write("new/deep/a", ""), "Wrote 0 lines to `new/deep/a`, in place of its 2 lines.");
+    place.done(
+        "write_to_file",
+        write("new/deep/a", ""),
+        "Wrote 0 lines to `new/deep/a`, in place of its 2 lines.\n[Its lines ended in CRLF, and do not any more.]",
+    );
     place.done(
         "write_to_file",
         write("new/deep/a", ""),
@@ -207,14 +218,17 @@ fn a_file_that_changed_is_not_overwritten() {
     let place = Place::with(&[("a", "one\n")]);
     place.done("read_file", json!({"path": "a"}), "1 | one");
     place.put("a", "theirs\n");
-    place.fails("write_to_file", write("two\n"), stale);
+    let told = "`a` changed on disk since you last read or wrote it, so nothing was written. What changed:\n@@ -1 +1 @@\n-one\n\
+                +theirs\n[You know it now: redo the change on what the file holds.]";
+    place.fails("write_to_file", write("two\n"), told);
     assert_eq!(place.get("a"), "theirs\n");
-    place.done("read_file", json!({"path": "a"}), "1 | theirs");
     place.done("write_to_file", write("two\n"), "Wrote 1 line to `a`, in place of its 1 line.");
-    // Written counts as read, also under another name.
-    place.put("a", "theirs again\n");
+    // Written counts as read, also under another name. What is too much to be told has to be read.
+    place.put("a", "theirs again\n".repeat(1000));
     symlink("a", place.inner("link")).unwrap();
-    place.fails("write_to_file", json!({"path": "link", "content": "x"}), stale);
+    for _ in 0..2 {
+        place.fails("write_to_file", json!({"path": "link", "content": "x"}), stale);
+    }
     // What is gone cannot be lost.
     std::fs::remove_file(place.inner("a")).unwrap();
     place.done("write_to_file", write("three\n"), "Wrote 1 line to the new file `a`.");
@@ -224,19 +238,18 @@ fn a_file_that_changed_is_not_overwritten() {
 }
 
 #[test]
-fn an_edit_does_not_vouch_for_the_rest() {
+fn an_edit_of_a_file_that_changed_is_made_again() {
     let place = Place::with(&[("a", "one\ntwo\nthree\n")]);
     place.run("read_file", json!({"path": "a"}));
     place.put("a", "one\ntwo\ntheirs\n");
     let edit = json!({"path": "a", "diff": "------- SEARCH\none\n=======\nONE\n+++++++ REPLACE"});
-    place.done(
+    place.fails(
         "replace_in_file",
-        edit,
-        "Changed `a`, 1 block:\n@@ -1,3 +1,3 @@\n-one\n+ONE\n two\n theirs\n[Other lines of the file may have changed since you last \
-         read it.]",
+        edit.clone(),
+        "`a` changed on disk since you last read or wrote it, so nothing was written. What changed:\n@@ -1,3 +1,3 @@\n one\n two\n\
+         -three\n+theirs\n[You know it now: redo the change on what the file holds.]",
     );
-    let (output, _) = place.run("write_to_file", json!({"path": "a", "content": "x"}));
-    assert!(output.failed && output.content.contains("changed on disk"), "{}", output.content);
+    place.done("replace_in_file", edit, "Changed `a`, 1 block:\n@@ -1,3 +1,3 @@\n-one\n+ONE\n two\n theirs");
 }
 
 #[test]
@@ -258,8 +271,7 @@ fn a_link_that_moved_since_the_approval_is_not_followed() {
 
 #[test]
 fn editing() {
-    let place = Place::with(&[("a.rs", "fn a() {\n    one();\n}\n\nfn b() {\n    two();\n}\n"), ("latin", "")]);
-    place.put("latin", b"caf\xe9\n");
+    let place = Place::with(&[("a.rs", "fn a() {\n    one();\n}\n\nfn b() {\n    two();\n}\n"), ("data", "a\0b\n")]);
     let edit = |path: &str, diff: &str| json!({"path": path, "diff": diff});
     let blocks = "------- SEARCH\n    one();\n=======\n    one();\n    more();\n+++++++ REPLACE\n\n------- SEARCH\n    two();\n=======\n+++++++ REPLACE\n";
     place.done(
@@ -294,11 +306,7 @@ fn editing() {
             "`b.rs` does not exist. Nearest names in `.`: `a.rs`. Use list_files to see what there is. To make a new file use \
              write_to_file.",
         ),
-        (
-            "latin",
-            "x",
-            "`latin` is not UTF-8 text (byte 3 is the first that is wrong), so it cannot be edited. Use execute_command.",
-        ),
+        ("data", "x", "`data` cannot be edited: it is binary: byte 1 is none that text has. Use execute_command."),
         (".", "x", "`.` is a folder, not a regular file; only regular files can be read and written."),
     ] {
         place.fails("replace_in_file", edit(path, diff), expected);
@@ -307,4 +315,90 @@ fn editing() {
     let words = place.run("replace_in_file", edit("a.rs", &wrong)).0.content;
     assert!(words.ends_with("\n[2 more of the kind.]"), "{words}");
     assert_eq!(place.get("a.rs"), "fn a() {\n    one();\n    more();\n}\n\nfn b() {\n}\n");
+}
+
+/// A picture of one pixel.
+const DOT: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\nIDATx\x9cc\0\x01\0\0\x05\0\x01\r\n-\xb4\0\0\0\0IEND\xaeB`\x82";
+
+#[test]
+fn pictures_are_shown() {
+    let place = Place::with(&[("a.txt", "x\n")]);
+    place.put("dot.png", DOT);
+    let (output, _) = place.run("read_file", json!({"path": "a.txt", "more_paths": ["dot.png"]}));
+    assert!(!output.failed);
+    let expected = format!("`dot.png` is an image (PNG, 1 × 1, {} bytes), shown below.", DOT.len());
+    assert!(output.content.ends_with(&expected), "{}", output.content);
+    assert_eq!(output.images.len(), 1);
+    assert_eq!(output.images[0].media_type, "image/png");
+    assert!(output.images[0].data.starts_with("iVBORw0KGgo"), "{}", output.images[0].data);
+    // What a provider would refuse is not sent: too many pixels, too many bytes in one result.
+    let mut wide = DOT.to_vec();
+    wide[18] = 0xff;
+    place.put("wide.png", &wide);
+    let (output, _) = place.run("read_file", json!({"path": "wide.png"}));
+    assert!(output.failed && output.content.contains("no side may have more than 8000 pixels"), "{}", output.content);
+    let large = [DOT, &vec![0; 3 << 20]].concat();
+    place.put("large.png", &large);
+    let (output, _) = place.run("read_file", json!({"path": "large.png", "more_paths": ["large.png"]}));
+    assert_eq!(output.images.len(), 1);
+    assert!(output.content.contains("for which there was no room"), "{}", output.content);
+}
+
+#[test]
+fn a_file_of_many_is_shown_as_far_as_there_is_room() {
+    let place = Place::with(&[("a", &"a line of some length\n".repeat(1900)), ("b", "x\n")]);
+    let words = place.run("read_file", json!({"path": "a", "more_paths": ["a", "b"]})).0.content;
+    assert!(words.len() < 70_000, "{}", words.len());
+    assert!(words.contains("Read on with start_line "), "the second");
+    assert!(
+        words.ends_with("b\n[Not read: `b` has 1 line, for which there was no room. Read it by itself.]"),
+        "the third"
+    );
+    let many: Vec<_> = (0..30).map(|number| number.to_string()).collect();
+    place.fails("read_file", json!({"path": "a", "more_paths": many}), "That is 31 files; read at most 20 at a time.");
+    // A name that looks like lines goes before.
+    place.put("c:1-2", "named so\n");
+    place.put("c", "1\n2\n3\n");
+    let words = place.run("read_file", json!({"path": "b", "more_paths": ["c:1-2", "c:2-3"]})).0.content;
+    assert_eq!(words, "b\n1 | x\n\nc:1-2\n1 | named so\n\nc\n2 | 2\n3 | 3\n[Lines 2 to 3 of 3.]");
+}
+
+#[test]
+fn long_texts() {
+    let lines: String =
+        (0..2500).map(|number| format!("{number:>7} a line of some length that fills the file\n")).collect();
+    assert!(lines.len() > 100_000);
+    let place = Place::with(&[("a", "begin\nend\n"), ("b", "begin\nend\n"), ("c", "begin\nend\n")]);
+    let added: String = lines.lines().map(|line| format!("+{line}\n")).collect();
+    let patch = format!("*** Begin Patch\n*** Update File: c\n@@\n-begin\n{added}*** End Patch");
+    let blocks = format!("------- SEARCH\nbegin\n=======\n{lines}+++++++ REPLACE");
+    for (tool, path, arguments) in [
+        ("edit_file", "a", json!({"path": "a", "old_string": "begin\n", "new_string": lines})),
+        ("replace_in_file", "b", json!({"path": "b", "diff": blocks})),
+        ("apply_patch", "c", json!({"patch": patch})),
+    ] {
+        let (output, _) = place.run(tool, arguments);
+        assert!(!output.failed && output.content.len() < 17_000, "{tool}: {}", output.content);
+        assert!(output.content.ends_with("more lines of the diff left out …]"), "{tool}");
+        assert_eq!(place.get(path), format!("{lines}end\n"), "{tool}");
+    }
+    place.done("write_to_file", json!({"path": "d", "content": lines}), "Wrote 2500 lines to the new file `d`.");
+    assert_eq!(place.get("d"), lines);
+}
+
+#[test]
+fn a_patch_that_no_longer_holds_leaves_all_as_it_was() {
+    let place = Place::with(&[("a", "one\n"), ("b", "one\n")]);
+    let patch = |name: &str| format!("*** Update File: {name}\n@@\n-one\n+two\n");
+    let both = json!({"patch": format!("*** Begin Patch\n{}{}*** End Patch", patch("a"), patch("b"))});
+    place.run("read_file", json!({"path": "b"}));
+    place.put("b", "one\nmore\n");
+    let (output, _) = place.run("apply_patch", both.clone());
+    assert!(output.failed && output.content.contains("+more\n"), "{}", output.content);
+    assert_eq!((place.get("a").as_str(), place.get("b").as_str()), ("one\n", "one\nmore\n"));
+    place.done(
+        "apply_patch",
+        both,
+        "Changed `a`, 1 hunk:\n@@ -1 +1 @@\n-one\n+two\nChanged `b`, 1 hunk:\n@@ -1,2 +1,2 @@\n-one\n+two\n more",
+    );
 }

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also in its helpers")]
 
 mod commands;
+mod definitions;
+mod fetch;
 mod files;
 mod offer;
 
@@ -10,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{Access, Registry, ToolOutput};
-use sabir_tools::{Settings, builtin};
-use sabir_workspace::Workspace;
+use sabir_tools::{EditTool, Reach, Settings, builtin};
+use sabir_workspace::{Jobs, Lifetime, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -24,11 +26,28 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::with_settings(EditTool::default(), Reach::Only(Vec::new()))
+    }
+
+    /// With the edit tool that is offered.
+    fn editing_by(edit_tool: EditTool) -> Self {
+        Self::with_settings(edit_tool, Reach::Only(Vec::new()))
+    }
+
+    /// With the machines that can be asked.
+    fn reaching(reach: Reach) -> Self {
+        Self::with_settings(EditTool::default(), reach)
+    }
+
+    fn with_settings(edit_tool: EditTool, reach: Reach) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let registry = Registry::new(builtin(Settings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap()),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            edit_tool,
+            jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
+            reach,
         }))
         .unwrap();
         Self { root, outside, registry }

@@ -5,25 +5,32 @@ use std::os::unix::fs::symlink;
 use sabir_agent::Access;
 use sabir_call::dialect::dialects;
 use sabir_call::{Lesson, Parallel, ToolChoice};
+use sabir_tools::EditTool;
 use serde_json::{Value, json};
 
 use crate::Place;
 
+/// What a first request costs, in bytes / 4, with each of the edit tools. The rest of a request (instructions, the task) is
+/// less than 500 of that.
 #[test]
 fn the_offer_is_small() {
-    let place = Place::new();
-    let set = place.registry.set();
-    let native: usize = set
-        .iter()
-        .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
-        .map(|spec| spec.to_string().len())
-        .sum();
-    assert!(native / 4 <= 2000, "{} tokens", native / 4);
-    for dialect in dialects() {
-        let choice = ToolChoice::default();
-        let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
-        let taught = lesson.teach(dialect).len();
-        assert!(taught / 4 <= 2000, "{}: {} tokens", dialect.name, taught / 4);
+    for edit_tool in EditTool::ALL {
+        let place = Place::editing_by(edit_tool);
+        let set = place.registry.set();
+        let native: usize = set
+            .iter()
+            .map(|spec| json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters}))
+            .map(|spec| spec.to_string().len())
+            .sum();
+        let edit_tools: Vec<_> = EditTool::ALL.into_iter().filter(|tool| set.offers(tool.name())).collect();
+        assert_eq!(edit_tools, [edit_tool]);
+        assert!(native / 4 <= 2000, "{edit_tool:?}: {} tokens", native / 4);
+        for dialect in dialects() {
+            let choice = ToolChoice::default();
+            let lesson = Lesson { tools: set, servers: &[], parallel: Parallel::Many, choice: &choice };
+            let taught = lesson.teach(dialect).len();
+            assert!(taught / 4 <= 2500, "{edit_tool:?}, {}: {} tokens", dialect.name, taught / 4);
+        }
     }
 }
 
@@ -32,11 +39,22 @@ fn specs_are_strict_and_their_examples_run() {
     let place = Place::new();
     let names: Vec<_> = place.registry.set().iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(
-        names[..6],
-        ["read_file", "list_files", "search_files", "write_to_file", "replace_in_file", "execute_command"]
+        names[..8],
+        [
+            "read_file",
+            "list_files",
+            "search_files",
+            "list_code_definition_names",
+            "write_to_file",
+            "replace_in_file",
+            "fetch_url",
+            "execute_command",
+            "read_command_output",
+            "stop_command",
+        ]
     );
-    assert!(place.registry.set().iter().take(6).eq(&sabir_tools::specs()));
-    for spec in place.registry.set().iter() {
+    assert!(place.registry.set().iter().take(8).eq(&sabir_tools::specs()));
+    for spec in place.registry.set().known() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);
         for argument in spec.arguments() {
@@ -47,7 +65,7 @@ fn specs_are_strict_and_their_examples_run() {
     }
     place.put("src/server.rs", "fn main() {\n    let port = 80;\n}\n");
     place.put("src/main.rs", "fn load_config() {}\n".repeat(50));
-    for name in &names[..5] {
+    for name in &names[..6] {
         let example = place.registry.set().get(name).unwrap().examples[0].clone();
         let (output, _) = place.run(name, Value::Object(example));
         assert!(!output.failed, "{name}: {}", output.content);
@@ -60,6 +78,7 @@ fn only_reading_tools_run_at_the_same_time() {
     let place = Place::new();
     let reads = |name| place.registry.get(name).unwrap().reads_only();
     assert!(reads("read_file") && reads("list_files") && reads("search_files"));
+    assert!(reads("list_code_definition_names") && reads("fetch_url"));
     assert!(!reads("write_to_file") && !reads("replace_in_file") && !reads("execute_command"));
 }
 
@@ -75,8 +94,12 @@ fn accesses() {
         path: path.to_owned(),
         protected: protected.map(str::to_owned),
     };
-    for tool in ["read_file", "list_files", "search_files"] {
-        let access = |path: &str| place.access(tool, json!({"path": path, "regex": "x"}));
+    for (tool, other) in [("read_file", None), ("list_files", None), ("search_files", Some("regex"))] {
+        let access = |path: &str| {
+            let mut arguments = crate::object(json!({"path": path}));
+            arguments.extend(other.map(|other| (other.to_owned(), json!("x"))));
+            place.registry.get(tool).unwrap().access(&arguments)
+        };
         assert_eq!(access("./src/../src/a.rs"), read("src/a.rs", false));
         assert_eq!(access("link/a.rs"), read("src/a.rs", false));
         assert_eq!(access("missing"), read("missing", false));
@@ -86,17 +109,28 @@ fn accesses() {
         assert!(matches!(access("a\0b"), Access::Invalid { .. }));
     }
     assert_eq!(place.access("search_files", json!({"regex": "x"})), read(".", false));
-    for tool in ["write_to_file", "replace_in_file"] {
-        let access = |path: &str| place.access(tool, json!({"path": path}));
+    for (tool, other) in [("write_to_file", "content"), ("replace_in_file", "diff")] {
+        let access = |path: &str| place.access(tool, json!({"path": path, (other): ""}));
         assert_eq!(access("link/new.rs"), write("src/new.rs", None));
         assert_eq!(access("notes/hooks/x"), write(".git/hooks/x", Some("git's own files")));
         for outside in ["/etc/passwd", "../x", "out/x", ""] {
             assert!(matches!(access(outside), Access::Invalid { .. }), "{outside}");
         }
     }
+    let patch = |path: &str| json!({"patch": format!("*** Begin Patch\n*** Update File: src/a.rs\n*** Move to: {path}\n*** End Patch")});
+    let both = |other| Access::Several(vec![write("src/a.rs", None), other]);
+    assert_eq!(place.access("apply_patch", patch("b.rs")), both(write("b.rs", None)));
+    assert_eq!(place.access("apply_patch", patch("notes/x")), both(write(".git/x", Some("git's own files"))));
+    assert!(matches!(place.access("apply_patch", patch("../x")), Access::Invalid { .. }));
+    assert_eq!(place.access("apply_patch", json!({"patch": "no patch"})), Access::Nothing);
+    let several = json!({"path": "src/a.rs", "more_paths": ["link/a.rs:1-2", "../x"]});
+    let all = vec![read("src/a.rs", false), read("src/a.rs", false), read("../x", true)];
+    assert_eq!(place.access("read_file", several), Access::Several(all));
     let command = json!({"command": "ls && rm x"});
     assert!(
         matches!(place.access("execute_command", command), Access::Command { command, .. } if command == "ls && rm x")
     );
     assert!(matches!(place.access("execute_command", json!({})), Access::Invalid { .. }));
+    assert_eq!(place.access("read_command_output", json!({})), Access::Nothing);
+    assert_eq!(place.access("stop_command", json!({"job": 1})), Access::Nothing);
 }

@@ -62,11 +62,11 @@ fn content(content: &Field<'_>, history: &History) -> Result<Vec<Part>, RequestE
     for block in content.items()? {
         match block.get("type").text()? {
             "text" => parts.push(Part::text(block.get("text").text()?)),
-            "image" => parts.push(image(&block.get("source"))?),
+            "image" => parts.push(Part::Image(image(&block.get("source"))?)),
             "tool_use" => {
                 parts.push(call(block.get("id").text()?, block.get("name").text()?, block.get("input").object()?));
             }
-            "tool_result" => result(&block, history, &mut parts)?,
+            "tool_result" => parts.push(result(&block, history)?),
             "thinking" => {
                 let data = json!({"type": "thinking", "signature": block.get("signature").text_or_empty()?});
                 let text = block.get("thinking").text()?.to_owned();
@@ -79,16 +79,15 @@ fn content(content: &Field<'_>, history: &History) -> Result<Vec<Part>, RequestE
     Ok(parts)
 }
 
-fn image(source: &Field<'_>) -> Result<Part, RequestError> {
+fn image(source: &Field<'_>) -> Result<Image, RequestError> {
     if source.get("type").text()? != "base64" {
         return Err(source.get("type").wrong("`base64`"));
     }
     let (media_type, data) = (source.get("media_type").text()?, source.get("data").text()?);
-    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
+    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
-/// A result; its pictures follow it, since a result holds words only.
-fn result(block: &Field<'_>, history: &History, parts: &mut Vec<Part>) -> Result<(), RequestError> {
+fn result(block: &Field<'_>, history: &History) -> Result<Part, RequestError> {
     let content = block.get("content");
     let (mut words, mut pictures) = (Vec::new(), Vec::new());
     if content.value.is_string() {
@@ -103,9 +102,7 @@ fn result(block: &Field<'_>, history: &History, parts: &mut Vec<Part>) -> Result
         }
     }
     let failed = block.get("is_error").is_true();
-    parts.push(history.result(block.get("tool_use_id").text()?, words.join("\n"), failed));
-    parts.extend(pictures);
-    Ok(())
+    Ok(history.result(block.get("tool_use_id").text()?, failed, (words.join("\n"), pictures)))
 }
 
 fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {

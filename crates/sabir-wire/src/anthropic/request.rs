@@ -65,9 +65,7 @@ fn block(role: Role, part: &Part) -> Option<Value> {
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
         Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
-        Part::Image(Image { media_type, data }) if role == Role::User => {
-            Some(json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}))
-        }
+        Part::Image(picture) if role == Role::User => Some(image(picture)),
         Part::Call(call) => Some(tool_use(call)),
         Part::Opaque(opaque) => kept(opaque, ""),
         _ => None,
@@ -94,10 +92,19 @@ fn tool_use(call: &Call) -> Value {
     json!({"type": "tool_use", "id": portable(call.id.as_str()), "name": call.name, "input": call.arguments})
 }
 
+fn image(Image { media_type, data }: &Image) -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}})
+}
+
+/// Words alone stay a string, which servers that speak this wire all know.
 fn result(result: &CallResult) -> Value {
     let mut block = json!({"type": "tool_result", "tool_use_id": portable(result.id.as_str())});
     if let Some(block) = block.as_object_mut() {
-        if !result.content.is_empty() {
+        if !result.images.is_empty() {
+            let words = Some(&result.content).filter(|words| !words.trim().is_empty());
+            let words = words.map(|words| json!({"type": "text", "text": words}));
+            block.insert("content".to_owned(), words.into_iter().chain(result.images.iter().map(image)).collect());
+        } else if !result.content.is_empty() {
             block.insert("content".to_owned(), json!(result.content));
         }
         if result.ending.is_error() {

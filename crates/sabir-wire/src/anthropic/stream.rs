@@ -14,29 +14,21 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::NAME;
+use crate::blocks::{Block, Blocks};
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::{Count, Maybe, Text};
 use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, reported, say, unreadable};
 
-/// The most blocks that may be open at one time.
-const MAX_OPEN: usize = 256;
-
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     status: Status,
     calls: Calls,
-    open: Vec<Block>,
+    open: Blocks<BlockKind>,
     /// Signatures and blocks so far.
     kept: Kept,
     tokens: Tokens,
     reason: Option<StopReason>,
-}
-
-#[derive(Debug)]
-struct Block {
-    label: Option<u64>,
-    kind: BlockKind,
 }
 
 #[derive(Debug)]
@@ -137,6 +129,15 @@ struct Start<'a> {
     signature: Text<'a>,
 }
 
+impl Block for BlockKind {
+    fn call(&self) -> Option<usize> {
+        match self {
+            Self::Call { position, .. } => Some(*position),
+            _ => None,
+        }
+    }
+}
+
 impl Reader for Stream {
     fn message(&mut self, name: &str, data: &str, out: &mut dyn Sink) {
         if data.trim_ascii().is_empty() || data.trim_ascii() == "[DONE]" {
@@ -217,18 +218,9 @@ impl Stream {
             self.status.skipped += 1;
             return;
         };
-        if let Some(block) = self.open.iter().position(|block| label.is_some() && block.label == label) {
-            if self.repeats(block, &start) {
-                return;
-            }
-            let message = "a content block was started while the one before it with the same index was open";
-            out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
-            self.abandon(block);
-        }
-        if self.open.len() >= MAX_OPEN {
-            let fault = Fault::error(FaultKind::Limit, Span::default(), "too many content blocks are open");
-            out.event(Event::Fault(&fault));
-            self.open.remove(0);
+        let id = if start.kind.as_str() == "tool_use" { start.id.as_str() } else { "" };
+        if !self.open.may_start(label, id, &mut self.calls, out) {
+            return;
         }
         self.calls.went_on(out);
         let kind = match start.kind.as_str() {
@@ -249,7 +241,7 @@ impl Stream {
                 content: String::new(),
             },
         };
-        self.open.push(Block { label, kind });
+        self.open.push(label, kind, &mut self.calls, out);
     }
 
     fn call_start(&mut self, label: Option<u64>, start: &Start<'_>, out: &mut dyn Sink) -> BlockKind {
@@ -264,43 +256,13 @@ impl Stream {
         BlockKind::Call { position, whole: input.is_some() }
     }
 
-    /// Whether a start only repeats the call that is open under its index.
-    fn repeats(&self, block: usize, start: &Start<'_>) -> bool {
-        match self.open.get(block).map(|block| &block.kind) {
-            Some(BlockKind::Call { position, .. }) if start.kind.as_str() == "tool_use" => {
-                let id = start.id.as_str();
-                !id.is_empty() && self.calls.list.get(*position).is_some_and(|call| call.id == id)
-            }
-            _ => false,
-        }
-    }
-
-    /// Forgets a block whose end never came; a call in it will be cut.
-    fn abandon(&mut self, block: usize) {
-        if let BlockKind::Call { position, .. } = self.open.remove(block).kind
-            && let Some(call) = self.calls.list.get_mut(position)
-        {
-            call.poison();
-        }
-    }
-
     fn delta(&mut self, label: Option<u64>, delta: &Delta<'_>, out: &mut dyn Sink) {
-        let position = match label {
-            Some(_) => self.open.iter().rposition(|block| block.label == label),
-            None => self.open.len().checked_sub(1),
-        };
-        let Some(position) = position else {
-            self.calls.poison();
-            let message = "a delta names a content block that is not open";
-            out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
-            self.status.unreadable += 1;
-            return;
-        };
+        let Some(position) = self.open.position(label) else { return self.calls.stray(&mut self.status, out) };
         say(true, delta.thinking.as_str(), out);
         let mut known = delta.thinking.0.is_some() || delta.text.0.is_some();
         let signed = self.keep(delta.signature.as_str(), out);
         let Some(block) = self.open.get_mut(position) else { return };
-        match &mut block.kind {
+        match block {
             BlockKind::Thinking { signature } => {
                 signature.push_str(signed);
                 say(true, delta.text.as_str(), out);
@@ -319,7 +281,7 @@ impl Stream {
                     content.push_str(words);
                     known |= delta.partial_json.0.is_some() || delta.content.0.is_some();
                 } else {
-                    block.kind = BlockKind::Dropped;
+                    *block = BlockKind::Dropped;
                 }
             }
             BlockKind::Text => say(false, delta.text.as_str(), out),
@@ -329,26 +291,15 @@ impl Stream {
     }
 
     fn block_stop(&mut self, label: Option<u64>, out: &mut dyn Sink) {
-        let position = match label {
-            Some(_) => self.open.iter().rposition(|block| block.label == label),
-            None => self.open.len().checked_sub(1),
-        };
-        let Some(position) = position else {
+        let Some(block) = self.open.end(label) else {
             self.status.skipped += 1;
             return;
         };
-        match self.open.remove(position).kind {
+        match block {
             BlockKind::Thinking { signature } if !signature.is_empty() => {
                 opaque(json!({"type": "thinking", "signature": signature}), out);
             }
-            BlockKind::Call { position, .. } => {
-                if let Some(call) = self.calls.list.get_mut(position) {
-                    call.end_seen(&mut self.calls.next, out);
-                    if let Some(reason) = self.reason {
-                        call.stopped(reason, &mut self.calls.next, out);
-                    }
-                }
-            }
+            BlockKind::Call { position, .. } => self.calls.end(position, self.reason, out),
             BlockKind::Kept { mut block, input, content } => {
                 if let Some(object) = block.as_object_mut() {
                     if let Ok(input) = serde_json::from_str::<Value>(&input) {
@@ -398,7 +349,7 @@ impl Stream {
         self.status.ended = true;
         self.calls.stopped(self.reason.unwrap_or(StopReason::End), out);
         // State goes back as it was signed, and a part of it is none: without its end it is lost, and that is said.
-        let is_state = |block: &Block| matches!(&block.kind, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
+        let is_state = |block: &BlockKind| matches!(block, BlockKind::Thinking { .. } | BlockKind::Kept { .. });
         if self.calls.list.iter().any(NativeCall::is_open) || self.open.iter().any(is_state) {
             let message = "the message ended while a content block was open";
             out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));

@@ -61,12 +61,12 @@ fn content(content: &Field<'_>, history: &History) -> Result<Vec<Part>, RequestE
         let (inside, kind) = member(&block)?;
         match kind {
             "text" => parts.push(Part::text(inside.text()?)),
-            "image" => parts.push(image(&inside)?),
+            "image" => parts.push(Part::Image(image(&inside)?)),
             "toolUse" if inside.get("type").value != "server_tool_use" => {
                 let arguments = inside.get("input").object()?;
                 parts.push(call(inside.get("toolUseId").text()?, inside.get("name").text()?, arguments));
             }
-            "toolResult" if inside.get("type").is_absent() => result(&inside, history, &mut parts)?,
+            "toolResult" if inside.get("type").is_absent() => parts.push(result(&inside, history)?),
             "reasoningContent" if !inside.get("reasoningText").is_absent() => {
                 parts.push(thought(&inside.get("reasoningText"))?);
             }
@@ -92,13 +92,12 @@ fn thought(reasoning: &Field<'_>) -> Result<Part, RequestError> {
     Ok(Part::Thought { text: reasoning.get("text").text()?.to_owned(), opaque })
 }
 
-fn image(image: &Field<'_>) -> Result<Part, RequestError> {
+fn image(image: &Field<'_>) -> Result<Image, RequestError> {
     let data = image.get("source").get("bytes").text()?.to_owned();
-    Ok(Part::Image(Image { media_type: format!("image/{}", image.get("format").text()?), data }))
+    Ok(Image { media_type: format!("image/{}", image.get("format").text()?), data })
 }
 
-/// A result; its pictures follow it, since a result holds words only.
-fn result(result: &Field<'_>, history: &History, parts: &mut Vec<Part>) -> Result<(), RequestError> {
+fn result(result: &Field<'_>, history: &History) -> Result<Part, RequestError> {
     let (mut words, mut pictures) = (Vec::new(), Vec::new());
     for item in result.get("content").items()? {
         let (inside, kind) = member(&item)?;
@@ -110,9 +109,7 @@ fn result(result: &Field<'_>, history: &History, parts: &mut Vec<Part>) -> Resul
         }
     }
     let failed = result.get("status").value == "error";
-    parts.push(history.result(result.get("toolUseId").text()?, words.join("\n"), failed));
-    parts.extend(pictures);
-    Ok(())
+    Ok(history.result(result.get("toolUseId").text()?, failed, (words.join("\n"), pictures)))
 }
 
 /// `None`: a cache point among the tools.

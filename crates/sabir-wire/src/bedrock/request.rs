@@ -107,11 +107,7 @@ fn block(role: Role, part: &Part) -> Option<Value> {
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"text": text})),
         Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
-        Part::Image(Image { media_type, data }) if role == Role::User => {
-            let format = media_type.strip_prefix("image/").unwrap_or(media_type);
-            let format = if format == "jpg" { "jpeg" } else { format };
-            Some(json!({"image": {"format": format, "source": {"bytes": data}}}))
-        }
+        Part::Image(picture) if role == Role::User => Some(image(picture)),
         Part::Call(call) => Some(tool_use(call)),
         Part::Opaque(opaque) => kept(opaque, ""),
         _ => None,
@@ -134,11 +130,18 @@ fn tool_use(call: &Call) -> Value {
     json!({"toolUse": {"toolUseId": id, "name": call.name, "input": call.arguments}})
 }
 
+fn image(Image { media_type, data }: &Image) -> Value {
+    let format = media_type.strip_prefix("image/").unwrap_or(media_type);
+    let format = if format == "jpg" { "jpeg" } else { format };
+    json!({"image": {"format": format, "source": {"bytes": data}}})
+}
+
 fn result(result: &CallResult) -> Value {
-    let content: Vec<Value> = match result.content.as_str() {
+    let mut content: Vec<Value> = match result.content.as_str() {
         "" => Vec::new(),
         text => vec![json!({"text": text})],
     };
+    content.extend(result.images.iter().map(image));
     let mut inside = json!({"toolUseId": portable(result.id.as_str()), "content": content});
     if let Some(inside) = inside.as_object_mut().filter(|_| result.ending.is_error()) {
         inside.insert("status".to_owned(), json!("error"));

@@ -20,19 +20,17 @@ use serde_json::{Value, json};
 use super::NAME;
 use super::shape::{Body, Delta, Reasoning, Start, Tokens, ToolUse, arguments};
 use crate::anthropic;
+use crate::blocks::{Block, Blocks};
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::Maybe;
 use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, failed, say, unreadable};
 
-/// The most blocks that may be open at one time.
-const MAX_OPEN: usize = 256;
-
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     status: Status,
     calls: Calls,
-    open: Vec<Block>,
+    open: Blocks<BlockKind>,
     /// Signatures and blocks so far.
     kept: Kept,
     reason: Option<StopReason>,
@@ -45,12 +43,6 @@ pub(crate) struct Stream {
 }
 
 #[derive(Debug)]
-struct Block {
-    label: Option<u64>,
-    kind: BlockKind,
-}
-
-#[derive(Debug)]
 enum BlockKind {
     /// Text or reasoning: which of them only the deltas say.
     Prose { signature: String, redacted: Vec<u8> },
@@ -60,6 +52,15 @@ enum BlockKind {
     Kept { block: Value, input: String, content: Vec<Value> },
     /// A block that is dropped.
     Dropped,
+}
+
+impl Block for BlockKind {
+    fn call(&self) -> Option<usize> {
+        match self {
+            Self::Call { position, .. } => Some(*position),
+            _ => None,
+        }
+    }
 }
 
 impl Reader for Stream {
@@ -176,13 +177,9 @@ impl Stream {
             self.status.skipped += 1;
             return;
         };
-        if let Some(block) = self.open.iter().position(|block| label.is_some() && block.label == label) {
-            if self.repeats(block, &start) {
-                return;
-            }
-            let message = "a content block was started while the one before it with the same index was open";
-            out.event(Event::Fault(&Fault::warning(FaultKind::Provider, Span::default(), message)));
-            self.abandon(block);
+        let id = start.tool_use.0.as_ref().map_or("", |tool| tool.tool_use_id.as_str());
+        if !self.open.may_start(label, id, &mut self.calls, out) {
+            return;
         }
         self.calls.went_on(out);
         let client = start.tool_use.0.as_ref().filter(|tool| tool.kind.as_str() != "server_tool_use");
@@ -199,20 +196,11 @@ impl Stream {
             let block = serde_json::from_str(raw).unwrap_or_default();
             BlockKind::Kept { block, input: String::new(), content: Vec::new() }
         };
-        self.push(label, kind, out);
-        if let (true, Some(block)) = (whole, self.open.len().checked_sub(1)) {
+        self.open.push(label, kind, &mut self.calls, out);
+        if let (true, Some(block)) = (whole, self.open.newest()) {
             say(false, start.text.as_str(), out);
             self.reasoning(block, start.reasoning_content.0.as_ref(), out);
         }
-    }
-
-    fn push(&mut self, label: Option<u64>, kind: BlockKind, out: &mut dyn Sink) {
-        if self.open.len() >= MAX_OPEN {
-            let fault = Fault::error(FaultKind::Limit, Span::default(), "too many content blocks are open");
-            out.event(Event::Fault(&fault));
-            self.abandon(0);
-        }
-        self.open.push(Block { label, kind });
     }
 
     fn call_start(&mut self, label: Option<u64>, tool: &ToolUse<'_>, out: &mut dyn Sink) -> BlockKind {
@@ -227,53 +215,22 @@ impl Stream {
         BlockKind::Call { position, whole: input.is_some() }
     }
 
-    /// Whether a start only repeats the call that is open under its index.
-    fn repeats(&self, block: usize, start: &Start<'_>) -> bool {
-        let id = start.tool_use.0.as_ref().map_or("", |tool| tool.tool_use_id.as_str());
-        match self.open.get(block).map(|block| &block.kind) {
-            Some(BlockKind::Call { position, .. }) => {
-                !id.is_empty() && self.calls.list.get(*position).is_some_and(|call| call.id == id)
-            }
-            _ => false,
-        }
-    }
-
-    /// Forgets a block whose end never came; a call in it will be cut.
-    fn abandon(&mut self, block: usize) {
-        if let BlockKind::Call { position, .. } = self.open.remove(block).kind
-            && let Some(call) = self.calls.list.get_mut(position)
-        {
-            call.poison();
-        }
-    }
-
-    fn position(&self, label: Option<u64>) -> Option<usize> {
-        match label {
-            Some(_) => self.open.iter().rposition(|block| block.label == label),
-            None => self.open.len().checked_sub(1),
-        }
-    }
-
     fn delta(&mut self, label: Option<u64>, delta: &Delta<'_>, out: &mut dyn Sink) {
         let prose = delta.text.0.is_some() || delta.reasoning_content.0.is_some();
-        let position = match self.position(label) {
-            Some(position) => position,
-            None if prose => {
-                self.calls.went_on(out);
-                self.push(label, BlockKind::Prose { signature: String::new(), redacted: Vec::new() }, out);
-                self.open.len() - 1
+        if prose && self.open.position(label).is_none() {
+            self.calls.went_on(out);
+            let block = BlockKind::Prose { signature: String::new(), redacted: Vec::new() };
+            self.open.push(label, block, &mut self.calls, out);
+        }
+        let Some(position) = self.open.position(label) else {
+            if delta.tool_use.0.is_none() {
+                return self.status.skipped += 1;
             }
-            None if delta.tool_use.0.is_none() => return self.status.skipped += 1,
-            None => {
-                self.calls.poison();
-                let message = "a delta names a content block that is not open";
-                out.event(Event::Fault(&Fault::error(FaultKind::Provider, Span::default(), message)));
-                return self.status.unreadable += 1;
-            }
+            return self.calls.stray(&mut self.status, out);
         };
         let Some(block) = self.open.get_mut(position) else { return };
         let input = delta.tool_use.0.as_ref().and_then(|tool| tool.input).map(arguments);
-        match &mut block.kind {
+        match block {
             BlockKind::Prose { .. } if prose => {
                 say(false, delta.text.as_str(), out);
                 return self.reasoning(position, delta.reasoning_content.0.as_ref(), out);
@@ -287,7 +244,7 @@ impl Stream {
                 let input = input.unwrap_or_default();
                 let size = input.len() + delta.tool_result.map_or(0, |raw| raw.get().len());
                 if !self.kept.has_room(size, out) {
-                    block.kind = BlockKind::Dropped;
+                    *block = BlockKind::Dropped;
                     return;
                 }
                 known.push_str(&input);
@@ -307,7 +264,7 @@ impl Stream {
         say(true, reasoning.text.as_str(), out);
         let signed = self.keep(reasoning.signature.as_str(), out);
         let hidden = self.keep(reasoning.redacted_content.as_str(), out);
-        if let Some(Block { kind: BlockKind::Prose { signature, redacted }, .. }) = self.open.get_mut(position) {
+        if let Some(BlockKind::Prose { signature, redacted }) = self.open.get_mut(position) {
             signature.push_str(signed);
             // Each piece is base64 of its own, with padding.
             let known = redacted.len();
@@ -325,11 +282,11 @@ impl Stream {
     }
 
     fn block_stop(&mut self, label: Option<u64>, out: &mut dyn Sink) {
-        let Some(position) = self.position(label) else {
+        let Some(block) = self.open.end(label) else {
             self.status.skipped += 1;
             return;
         };
-        match self.open.remove(position).kind {
+        match block {
             BlockKind::Prose { signature, redacted } => {
                 if !signature.is_empty() {
                     opaque(json!({"reasoningContent": {"reasoningText": {"signature": signature}}}), out);
@@ -338,14 +295,7 @@ impl Stream {
                     opaque(json!({"reasoningContent": {"redactedContent": STANDARD.encode(redacted)}}), out);
                 }
             }
-            BlockKind::Call { position, .. } => {
-                if let Some(call) = self.calls.list.get_mut(position) {
-                    call.end_seen(&mut self.calls.next, out);
-                    if let Some(reason) = self.reason {
-                        call.stopped(reason, &mut self.calls.next, out);
-                    }
-                }
-            }
+            BlockKind::Call { position, .. } => self.calls.end(position, self.reason, out),
             BlockKind::Kept { mut block, input, content } => {
                 if let (Some(tool), Ok(input)) = (block.pointer_mut("/toolUse"), serde_json::from_str(&input)) {
                     insert(tool, "input", input);

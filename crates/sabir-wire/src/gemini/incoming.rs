@@ -92,12 +92,11 @@ fn user(part: &Field<'_>, pairing: &mut Pairing, found: &mut Vec<Part>) -> Resul
     if !response.is_absent() {
         let (content, ending) = outcome(&response.get("response"))?;
         let (id, name) = pairing.result(response.get("id").text_or_empty()?, response.get("name").text_or_empty()?);
-        found.push(Part::Result(CallResult { id, name, ending, content, images: Vec::new() }));
-        for part in response.get("parts").items()? {
-            found.push(image(&member(&part, "inlineData"))?);
-        }
+        let images = response.get("parts").items()?;
+        let images = images.iter().map(|part| image(&member(part, "inlineData"))).collect::<Result<_, _>>()?;
+        found.push(Part::Result(CallResult { id, name, ending, content, images }));
     } else if !picture.is_absent() {
-        found.push(image(&picture)?);
+        found.push(Part::Image(image(&picture)?));
     } else if !text.is_absent() {
         found.push(Part::text(text.text()?));
     } else {
@@ -106,9 +105,9 @@ fn user(part: &Field<'_>, pairing: &mut Pairing, found: &mut Vec<Part>) -> Resul
     Ok(())
 }
 
-fn image(picture: &Field<'_>) -> Result<Part, RequestError> {
+fn image(picture: &Field<'_>) -> Result<Image, RequestError> {
     let (media_type, data) = (member(picture, "mimeType").text()?, picture.get("data").text()?);
-    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
+    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
 }
 
 /// What a tool answered: `output` or `error` by convention, any other object as its JSON text.

@@ -1,7 +1,9 @@
 //! Gemini: a request to its body.
 //!
 //! The API insists on: roles in turn, one result for each call, first in the content behind them, and the signature of
-//! each call of its newer models in the part of that call. Thoughts go back only where they are signed.
+//! each call of its newer models in the part of that call. Thoughts go back only where they are signed. Pictures of a result
+//! are parts within it for models since the third, and stand right behind the results, after a line that names their call, for
+//! those before, which know no such parts.
 //!
 //! Tools are described with `parametersJsonSchema`, which takes JSON Schema as it is. The older `parameters` knows a subset
 //! of OpenAPI and refuses the whole request for a `$schema`, an `additionalProperties` or a `const` anywhere in it.
@@ -15,6 +17,7 @@ use super::parts::{self, SIGNATURE};
 use super::{NAME, effort_word};
 use crate::anthropic::request::closed;
 use crate::identifier::short;
+use crate::turns::belonging;
 use crate::wire::Form;
 
 /// What the API takes in place of a signature for a call that its own models did not write.
@@ -93,28 +96,34 @@ fn contents(request: &Request) -> Vec<Value> {
             _ => merged.push((message.role, vec![message])),
         }
     }
-    // Only newer models want a signature, and other models of the same API may not know the stand-in.
-    let signed = version(&request.model).is_some() && !is_old(&request.model);
+    // Only newer models want a signature and know of parts in a result, and other models of the same API may not know the
+    // stand-in.
+    let newer = version(&request.model).is_some() && !is_old(&request.model);
     let contents = merged.into_iter().map(|(role, messages)| match role {
-        Role::User => ("user", user(&messages)),
-        Role::Assistant => ("model", assistant(&messages, signed)),
+        Role::User => ("user", user(&messages, newer)),
+        Role::Assistant => ("model", assistant(&messages, newer)),
     });
     let full = contents.filter(|(_, parts)| !parts.is_empty());
     full.map(|(role, parts)| json!({"role": role, "parts": parts})).collect()
 }
 
-fn user(messages: &[&Message]) -> Vec<Value> {
-    let (mut results, mut others) = (Vec::new(), Vec::new());
+fn user(messages: &[&Message], nested: bool) -> Vec<Value> {
+    let (mut results, mut pictures, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for part in messages.iter().flat_map(|message| &message.parts) {
         match part {
-            Part::Result(known) => results.push(result(known)),
-            Part::Text { text } if !text.is_empty() => others.push(parts::text(text, false)),
-            Part::Image(Image { media_type, data }) => {
-                others.push(json!({"inlineData": {"mimeType": media_type, "data": data}}));
+            Part::Result(known) => {
+                results.push(result(known, nested));
+                if !nested && !known.images.is_empty() {
+                    pictures.push(parts::text(&belonging(known, &short(known.id.as_str())), false));
+                    pictures.extend(known.images.iter().map(image));
+                }
             }
+            Part::Text { text } if !text.is_empty() => others.push(parts::text(text, false)),
+            Part::Image(picture) => others.push(image(picture)),
             _ => {}
         }
     }
+    results.append(&mut pictures);
     results.append(&mut others);
     results
 }
@@ -147,10 +156,18 @@ fn assistant(messages: &[&Message], signed: bool) -> Vec<Value> {
     found
 }
 
-fn result(result: &CallResult) -> Value {
+fn image(Image { media_type, data }: &Image) -> Value {
+    json!({"inlineData": {"mimeType": media_type, "data": data}})
+}
+
+fn result(result: &CallResult, nested: bool) -> Value {
     let key = if result.ending.is_error() { "error" } else { "output" };
     let id: Cow<'_, str> = short(result.id.as_str());
-    json!({"functionResponse": {"id": id, "name": result.name, "response": {key: result.content}}})
+    let mut inside = json!({"id": id, "name": result.name, "response": {key: result.content}});
+    if let Some(inside) = inside.as_object_mut().filter(|_| nested && !result.images.is_empty()) {
+        inside.insert("parts".to_owned(), result.images.iter().map(image).collect());
+    }
+    json!({"functionResponse": inside})
 }
 
 fn declaration(tool: &ToolSpec) -> Value {

@@ -60,18 +60,22 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
 }
 
 fn user(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
-    let mut parts = Vec::new();
-    for picture in message.get("images").items()? {
-        let data = picture.text()?;
-        let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
-        let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
-        parts.push(Part::Image(Image { media_type, data: data.to_owned() }));
-    }
+    let mut parts: Vec<_> = pictures(message)?.into_iter().map(Part::Image).collect();
     let words = message.get("content").text_or_empty()?;
     if !words.is_empty() {
         parts.push(Part::text(words));
     }
     Ok(parts)
+}
+
+fn pictures(message: &Field<'_>) -> Result<Vec<Image>, RequestError> {
+    let picture = |picture: &Field<'_>| {
+        let data = picture.text()?;
+        let kind = PICTURES.iter().find(|(start, _)| data.starts_with(start));
+        let media_type = kind.map_or("image/png", |(_, kind)| *kind).to_owned();
+        Ok(Image { media_type, data: data.to_owned() })
+    };
+    message.get("images").items()?.iter().map(picture).collect()
 }
 
 fn assistant(message: &Field<'_>, pairing: &mut Pairing) -> Result<Vec<Part>, RequestError> {
@@ -104,7 +108,7 @@ fn result(message: &Field<'_>, pairing: &mut Pairing) -> Result<Part, RequestErr
     let native = message.get("tool_call_id").text_or_empty()?;
     let (id, name) = pairing.result(native, message.get("tool_name").text_or_empty()?);
     let content = message.get("content").text_or_empty()?.to_owned();
-    Ok(Part::Result(CallResult { id, name, ending: Ending::Done, content, images: Vec::new() }))
+    Ok(Part::Result(CallResult { id, name, ending: Ending::Done, content, images: pictures(message)? }))
 }
 
 fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {

@@ -2,7 +2,11 @@
 //!
 //! Results become messages of their own, with the tool's name, before the words of the same user message. The wire has no
 //! word for a choice of tools: to forbid calls, no tool is offered; to ask for one tool, only that one is. It says nothing
-//! of failed results, and how much to think only to the one family of models that accepts it.
+//! of failed results, and how much to think only to the one family of models that accepts it. Pictures of results come in the
+//! user message right behind, after a line that names their call: whether those of a tool's message are read depends on the
+//! model's template, and where they are not, the server says nothing.
+
+use std::borrow::Cow;
 
 use sabir_call::{Effort, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -10,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::identifier::short;
 use crate::openai_chat::request::tool;
 use crate::thinking;
+use crate::turns::belonging;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -82,6 +87,7 @@ fn is_offered(tool: &ToolSpec, choice: &ToolChoice) -> bool {
 
 fn user(message: &Message, messages: &mut Vec<Value>) {
     let (mut words, mut images) = (Vec::new(), Vec::new());
+    let (mut own_words, mut own_images) = (Vec::new(), Vec::new());
     for part in &message.parts {
         match part {
             Part::Result(result) => {
@@ -89,12 +95,18 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
                 messages.push(json!({
                     "role": "tool", "content": result.content, "tool_name": result.name, "tool_call_id": id,
                 }));
+                if !result.images.is_empty() {
+                    words.push(Cow::Owned(belonging(result, &id)));
+                    images.extend(result.images.iter().map(|picture| json!(picture.data)));
+                }
             }
-            Part::Text { text } if !text.is_empty() => words.push(text.as_str()),
-            Part::Image(Image { data, .. }) => images.push(json!(data)),
+            Part::Text { text } if !text.is_empty() => own_words.push(Cow::Borrowed(text.as_str())),
+            Part::Image(Image { data, .. }) => own_images.push(json!(data)),
             _ => {}
         }
     }
+    words.append(&mut own_words);
+    images.append(&mut own_images);
     if words.is_empty() && images.is_empty() {
         return;
     }

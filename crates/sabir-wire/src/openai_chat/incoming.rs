@@ -1,7 +1,8 @@
 //! OpenAI Chat Completions: a client's body to a request.
 //!
 //! # Supported
-//! The roles system, developer, user, assistant and tool; text and image parts; `tool_calls`; reasoning fields. A client
+//! The roles system, developer, user, assistant and tool; text and image parts (of tools as well, though OpenAI has only
+//! text there); `tool_calls`; reasoning fields. A client
 //! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
 //! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
 //! it. Sampling beyond temperature and stop is ignored.
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::arguments::parsed;
-use crate::field::{Field, History, call, function, image, tool_set};
+use crate::field::{Field, History, call, function, image, split, tool_set};
 use crate::thinking;
 use crate::wire::{Incoming, RequestError};
 
@@ -29,7 +30,8 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
             "user" => history.push(Role::User, parts(&content)?),
             "assistant" => history.push(Role::Assistant, assistant(&message)?),
             "tool" => {
-                let result = history.result(message.get("tool_call_id").text()?, words(&content)?, false);
+                let said = split(parts(&content)?);
+                let result = history.result(message.get("tool_call_id").text()?, false, said);
                 history.push(Role::User, vec![result]);
             }
             _ => return Err(message.get("role").wrong("system, developer, user, assistant or tool")),
@@ -73,14 +75,8 @@ fn thinking(body: &Field<'_>) -> Result<Thinking, RequestError> {
 
 /// Content of which only the words count.
 fn words(content: &Field<'_>) -> Result<String, RequestError> {
-    let mut words = String::new();
-    for part in parts(content)? {
-        match part {
-            Part::Text { text } => words.push_str(&text),
-            _ => return Err(content.wrong("text only")),
-        }
-    }
-    Ok(words)
+    let (words, pictures) = split(parts(content)?);
+    if pictures.is_empty() { Ok(words) } else { Err(content.wrong("text only")) }
 }
 
 fn parts(content: &Field<'_>) -> Result<Vec<Part>, RequestError> {
@@ -94,7 +90,7 @@ fn part(part: &Field<'_>) -> Result<Part, RequestError> {
     match part.get("type").text()? {
         "text" => Ok(Part::text(part.get("text").text()?)),
         "refusal" => Ok(Part::text(part.get("refusal").text()?)),
-        "image_url" => image(&part.get("image_url").get("url")),
+        "image_url" => image(&part.get("image_url").get("url")).map(Part::Image),
         _ => Err(part.get("type").wrong("`text` or `image_url`")),
     }
 }

@@ -1,7 +1,8 @@
 //! OpenAI Chat Completions: a request to its body.
 //!
-//! Results become messages of their own, before the words of the same user message. Reasoning details go back unchanged
-//! and in order; plain thoughts go back only where the provider has a field for them.
+//! Results become messages of their own, before the words of the same user message. Such a message holds text only, so
+//! pictures of results come in the user message right behind, after a line that names their call. Reasoning details go back
+//! unchanged and in order; plain thoughts go back only where the provider has a field for them.
 
 use sabir_call::{Image, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use super::NAME;
 use crate::anthropic::request::closed;
 use crate::identifier::short;
 use crate::thinking;
+use crate::turns::belonging;
 use crate::wire::Form;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
@@ -56,27 +58,33 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
 }
 
 fn user(message: &Message, messages: &mut Vec<Value>) {
-    let mut content = Vec::new();
+    let (mut content, mut own) = (Vec::new(), Vec::new());
     for part in &message.parts {
         match part {
             Part::Result(result) => {
                 let id = short(result.id.as_str());
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": result.content}));
+                if !result.images.is_empty() {
+                    content.push(json!({"type": "text", "text": belonging(result, &id)}));
+                    content.extend(result.images.iter().map(image));
+                }
             }
-            Part::Text { text } if !text.is_empty() => content.push(json!({"type": "text", "text": text})),
-            Part::Image(Image { media_type, data }) => {
-                let url = format!("data:{media_type};base64,{data}");
-                content.push(json!({"type": "image_url", "image_url": {"url": url}}));
-            }
+            Part::Text { text } if !text.is_empty() => own.push(json!({"type": "text", "text": text})),
+            Part::Image(picture) => own.push(image(picture)),
             _ => {}
         }
     }
+    content.append(&mut own);
     match content.as_slice() {
         [] => {}
         // Many servers know a string only.
         [one] if one.get("text").is_some() => messages.push(json!({"role": "user", "content": one.get("text")})),
         _ => messages.push(json!({"role": "user", "content": content})),
     }
+}
+
+fn image(Image { media_type, data }: &Image) -> Value {
+    json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}})
 }
 
 fn assistant(message: &Message, form: &Form) -> Option<Value> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::NAME;
 use crate::arguments::parsed;
-use crate::field::{Field, History, call, function, image, tool_set};
+use crate::field::{Field, History, call, function, image, split, tool_set};
 use crate::thinking;
 use crate::wire::{Incoming, RequestError};
 
@@ -89,10 +89,9 @@ impl Reading {
                 self.call(item, given)?;
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let (words, pictures) = split(content(&item.get("output"))?);
-                let result = self.history.result(item.get("call_id").text()?, words, false);
+                let said = split(content(&item.get("output"))?);
+                let result = self.history.result(item.get("call_id").text()?, false, said);
                 self.history.push(Role::User, vec![result]);
-                self.history.push(Role::User, pictures);
             }
             "reasoning" => {
                 let thought = reasoning(item)?;
@@ -146,21 +145,9 @@ fn part(part: &Field<'_>) -> Result<Part, RequestError> {
     match part.get("type").text()? {
         "input_text" | "output_text" | "text" => Ok(Part::text(part.get("text").text()?)),
         "refusal" => Ok(Part::text(part.get("refusal").text()?)),
-        "input_image" => image(&part.get("image_url")),
+        "input_image" => image(&part.get("image_url")).map(Part::Image),
         _ => Err(part.get("type").wrong("`input_text`, `input_image`, `output_text` or `refusal`")),
     }
-}
-
-/// The words of parts, joined, and all other parts. A result holds words only: its pictures follow it.
-fn split(parts: Vec<Part>) -> (String, Vec<Part>) {
-    let (mut words, mut rest) = (String::new(), Vec::new());
-    for part in parts {
-        match part {
-            Part::Text { text } => words.push_str(&text),
-            other => rest.push(other),
-        }
-    }
-    (words, rest)
 }
 
 fn reasoning(item: &Field<'_>) -> Result<Part, RequestError> {

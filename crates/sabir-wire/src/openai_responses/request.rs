@@ -5,7 +5,7 @@
 //! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
 //! on ids in the longer form. The wire has no stop sequences.
 
-use sabir_call::{Image, Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{CallResult, Image, Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -74,19 +74,30 @@ fn user(message: &Message, items: &mut Vec<Value>) {
         match part {
             Part::Result(result) => {
                 let id = short(result.id.as_str());
-                items.push(json!({"type": "function_call_output", "call_id": id, "output": result.content}));
+                items.push(json!({"type": "function_call_output", "call_id": id, "output": output(result)}));
             }
             Part::Text { text } if !text.is_empty() => content.push(json!({"type": "input_text", "text": text})),
-            Part::Image(Image { media_type, data }) => {
-                let url = format!("data:{media_type};base64,{data}");
-                content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
-            }
+            Part::Image(picture) => content.push(image(picture)),
             _ => {}
         }
     }
     if !content.is_empty() {
         items.push(json!({"type": "message", "role": "user", "content": content}));
     }
+}
+
+/// Words alone stay a string, which servers that speak this wire all know.
+fn output(result: &CallResult) -> Value {
+    if result.images.is_empty() {
+        return json!(result.content);
+    }
+    let words = Some(&result.content).filter(|words| !words.is_empty());
+    let words = words.map(|words| json!({"type": "input_text", "text": words}));
+    words.into_iter().chain(result.images.iter().map(image)).collect()
+}
+
+fn image(Image { media_type, data }: &Image) -> Value {
+    json!({"type": "input_image", "detail": "auto", "image_url": format!("data:{media_type};base64,{data}")})
 }
 
 fn assistant(message: &Message, items: &mut Vec<Value>) {

@@ -21,6 +21,7 @@ mod hosts;
 mod merged;
 mod ollama;
 mod overflow;
+mod pictures;
 mod responses;
 mod rules;
 mod splits;

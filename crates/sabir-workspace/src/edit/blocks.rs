@@ -1,19 +1,33 @@
-//! Cutting a diff into blocks.
+//! Cutting a diff into blocks, and the ways to read a block.
 
-use super::fault::{self, EditFault};
+use super::Format;
+use super::fault::{self, EditFault, EditFaultKind, Origin};
 
-const DIVIDER: &str = "=======";
+/// More rows that may be the divider than this are refused, because each is a way to read the block.
+const MAX_DIVIDERS: usize = 32;
+
+/// What to do about rows of content that look like dividers.
+pub(super) const ESCAPE: &str = "write a backslash before each line of content that looks like a marker";
 
 /// One SEARCH/REPLACE block of a diff.
 pub(super) struct Block<'a> {
-    /// From 1.
-    pub(super) number: usize,
-    /// The line of its opening marker in the diff, from 1.
-    pub(super) line: usize,
-    /// Everything between the outer markers, without line endings.
+    pub(super) origin: Origin,
+    /// The line of the text, from 1, at which the block says that SEARCH begins.
+    pub(super) hint: Option<usize>,
+    /// Everything between the outer markers, line hints left out, without line endings.
     body: Vec<&'a str>,
     /// Where in the body it may be divided; never empty.
     dividers: Vec<usize>,
+}
+
+/// One way to read a block.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Reading<'a> {
+    pub(super) search: Vec<&'a str>,
+    pub(super) replace: Vec<&'a str>,
+    pub(super) hint: Option<usize>,
+    /// Whether the block could be divided later, so that SEARCH would be longer.
+    pub(super) is_shortened: bool,
 }
 
 /// The pairs of outer markers.
@@ -23,80 +37,259 @@ enum Family {
     Angles,
 }
 
+/// A block that is not closed yet.
+struct Open<'a> {
+    origin: Origin,
+    family: Family,
+    /// How many signs its opening marker has.
+    signs: usize,
+    body: Vec<&'a str>,
+}
+
 impl Family {
-    fn opened_by(line: &str) -> Option<Self> {
-        match line.trim_end() {
-            "------- SEARCH" => Some(Self::Dashes),
-            "<<<<<<< SEARCH" => Some(Self::Angles),
-            _ => None,
-        }
+    /// The family that a line opens, and the number of signs.
+    fn opened_by(line: &str) -> Option<(Self, usize)> {
+        let line = line.trim_end();
+        let line = line.strip_suffix('>').filter(|rest| rest.ends_with("SEARCH")).unwrap_or(line);
+        let signs = line.strip_suffix(" SEARCH")?;
+        [(Self::Dashes, '-'), (Self::Angles, '<')]
+            .into_iter()
+            .find(|(_, sign)| is_row(signs, *sign))
+            .map(|(family, _)| (family, signs.len()))
     }
 
     fn closed_by(line: &str) -> Option<Self> {
-        match line.trim_end() {
-            "+++++++ REPLACE" => Some(Self::Dashes),
-            ">>>>>>> REPLACE" => Some(Self::Angles),
-            _ => None,
-        }
+        let signs = line.trim_end().strip_suffix(" REPLACE")?;
+        [(Self::Dashes, '+'), (Self::Angles, '>')]
+            .into_iter()
+            .find(|(_, sign)| is_row(signs, *sign))
+            .map(|(family, _)| family)
+    }
+
+    /// The number of signs of a divider. Blanks behind it are allowed where those who made up the family allow them.
+    fn divided_by(self, line: &str) -> Option<usize> {
+        let line = if self == Self::Angles { line.trim_end() } else { line };
+        is_row(line, '=').then_some(line.len())
     }
 }
 
+/// Three or more of one sign and nothing else.
+fn is_row(text: &str, sign: char) -> bool {
+    text.len() >= 3 && text.chars().all(|c| c == sign)
+}
+
 impl<'a> Block<'a> {
-    /// The ways to read it, SEARCH and REPLACE each: one for each line that may be the divider, in order.
-    pub(super) fn divisions(&self) -> impl DoubleEndedIterator<Item = (&[&'a str], &[&'a str])> {
-        self.dividers.iter().map(|&at| {
+    /// The ways to read it, the one with the longest SEARCH first.
+    pub(super) fn readings(&self) -> Vec<Reading<'a>> {
+        let mut readings = Vec::new();
+        for (index, &at) in self.dividers.iter().enumerate().rev() {
             let (search, rest) = self.body.split_at_checked(at).unwrap_or_default();
-            (search, rest.get(1..).unwrap_or_default())
-        })
+            let replace = rest.get(1..).unwrap_or_default();
+            let is_shortened = index + 1 < self.dividers.len();
+            let literal = Reading { search: search.to_vec(), replace: replace.to_vec(), hint: self.hint, is_shortened };
+            let unescaped =
+                Reading { search: without_escapes(search), replace: without_escapes(replace), ..literal.clone() };
+            let unnumbered = without_numbers(&unescaped);
+            // A text may hold the escapes themselves; only then are they meant.
+            if unescaped.search != literal.search {
+                readings.push(literal);
+            }
+            readings.push(unescaped);
+            readings.extend(unnumbered);
+        }
+        readings
     }
 
     /// The REPLACE of a block whose SEARCH is empty or one blank line.
-    pub(super) fn whole_content(&self) -> Option<&[&'a str]> {
-        self.divisions().next().filter(|(search, _)| matches!(search, [] | [""])).map(|(_, replace)| replace)
+    pub(super) fn whole_content(&self) -> Option<Vec<&'a str>> {
+        let at = *self.dividers.first()?;
+        let (search, rest) = self.body.split_at_checked(at)?;
+        matches!(search, [] | [""]).then(|| without_escapes(rest.get(1..).unwrap_or_default()))
     }
 }
 
 /// The well-formed blocks of a diff, and the faults of its form.
 pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
     let (mut blocks, mut faults) = (Vec::new(), Vec::new());
-    let mut open: Option<(Block<'_>, Family)> = None;
+    let mut open: Option<Open<'_>> = None;
     let mut number = 0;
-    for (index, line) in diff.lines().enumerate() {
-        let line_number = index + 1;
-        // `lines` drops a carriage return before the newline, so that a diff with CRLF reads the same.
-        match (open.take(), Family::opened_by(line), Family::closed_by(line)) {
-            (None, Some(family), _) => {
-                number += 1;
-                open = Some((Block { number, line: line_number, body: Vec::new(), dividers: Vec::new() }, family));
+    // `lines` drops a carriage return before the newline, so that a diff with CRLF reads the same.
+    for (index, text) in diff.lines().enumerate() {
+        let line = index + 1;
+        let mut begin = |(family, signs)| {
+            number += 1;
+            Open {
+                origin: Origin { format: Format::SearchReplace, block: number, line },
+                family,
+                signs,
+                body: Vec::new(),
             }
-            (None, None, Some(_)) => faults.push(fault::stray_marker(line_number, line)),
+        };
+        match (open.take(), Family::opened_by(text), Family::closed_by(text)) {
+            (None, Some(opened), _) => open = Some(begin(opened)),
+            (None, None, Some(_)) => faults.push(stray(line, text)),
             (None, None, None) => {}
-            (Some((block, family)), Some(again), _) if again == family => {
-                faults.push(fault::unclosed(&block, !block.dividers.is_empty(), Some(line_number)));
-                number += 1;
-                open = Some((Block { number, line: line_number, body: Vec::new(), dividers: Vec::new() }, family));
+            (Some(block), Some(again), _) if again.0 == block.family => {
+                faults.push(unclosed(&block, Some(line)));
+                open = Some(begin(again));
             }
-            (Some((block, family)), _, Some(closed)) if closed == family => {
-                if block.dividers.is_empty() {
-                    faults.push(fault::no_divider(&block, line_number));
-                } else {
-                    blocks.push(block);
-                }
-            }
-            (Some((mut block, family)), _, _) => {
-                if line.trim_end() == DIVIDER {
-                    block.dividers.push(block.body.len());
-                }
-                block.body.push(line);
-                open = Some((block, family));
+            (Some(block), _, Some(closed)) if closed == block.family => match closed_block(block, line) {
+                Ok(block) => blocks.push(block),
+                Err(fault) => faults.push(fault),
+            },
+            (Some(mut block), _, _) => {
+                block.body.push(text);
+                open = Some(block);
             }
         }
     }
-    if let Some((block, _)) = open {
-        faults.push(fault::unclosed(&block, !block.dividers.is_empty(), None));
+    if let Some(block) = open {
+        faults.push(unclosed(&block, None));
     }
     if number == 0 && faults.is_empty() {
-        faults.push(fault::no_blocks());
+        faults.push(fault::at(
+            Format::SearchReplace,
+            1,
+            EditFaultKind::NoBlocks,
+            "there is no SEARCH/REPLACE block, so nothing would change",
+            "begin each block with a line `------- SEARCH`, divide it with `=======`, end it with `+++++++ REPLACE`",
+        ));
     }
     (blocks, faults)
+}
+
+/// Whether a text holds a line that opens a block.
+pub(super) fn is_opened(text: &str) -> bool {
+    text.lines().any(|line| Family::opened_by(line).is_some())
+}
+
+/// Whether a line could be a divider.
+pub(super) fn is_divider(line: &str) -> bool {
+    is_row(line.trim_end(), '=')
+}
+
+fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFault> {
+    let Open { origin, family, signs, mut body } = open;
+    let (hint, skipped) = hints(&body);
+    body.drain(..skipped);
+    let all: Vec<(usize, usize)> =
+        body.iter().enumerate().filter_map(|(at, line)| Some((at, family.divided_by(line)?))).collect();
+    // A row of another length than the block's own markers is content where there is one of theirs.
+    let own: Vec<usize> = all.iter().filter(|(_, length)| *length == signs).map(|(at, _)| *at).collect();
+    let dividers = if own.is_empty() { all.into_iter().map(|(at, _)| at).collect() } else { own };
+    let Some(last) = dividers.last() else {
+        return Err(no_divider(&origin, &body, closed));
+    };
+    if dividers.len() > MAX_DIVIDERS {
+        let message = format!("the block has {} lines that may be the divider", dividers.len());
+        return Err(fault::about(&origin, EditFaultKind::UnclearDivider, message, ESCAPE));
+    }
+    let line_of = |at: usize| origin.line + 1 + skipped + at;
+    if let Some((at, text)) = body.iter().enumerate().skip(*last).find(|(_, line)| is_hint(line.trim_start())) {
+        return Err(fault::at(
+            Format::SearchReplace,
+            line_of(at),
+            EditFaultKind::StrayMarker,
+            format!("`{}` stands in REPLACE, where it would become content", text.trim()),
+            "put line hints at the beginning of SEARCH; write a backslash before a line of content that looks like one",
+        ));
+    }
+    Ok(Block { origin, hint, body, dividers })
+}
+
+/// The line hints that a SEARCH begins with, and how many lines they take: `:start_line:N`, `:end_line:N`, then perhaps a row
+/// of dashes.
+fn hints(body: &[&str]) -> (Option<usize>, usize) {
+    let (mut start, mut end, mut count) = (None, None, 0);
+    for line in body {
+        let Some((name, number)) = line.trim().strip_prefix(':').and_then(|rest| rest.split_once(':')) else { break };
+        let number = number.trim().trim_start_matches('[').trim_end_matches(']').parse::<usize>();
+        match (name, number) {
+            ("start_line", Ok(number)) if start.is_none() => start = Some(number),
+            ("end_line", Ok(number)) if end.is_none() => end = Some(number),
+            _ => break,
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return (None, 0);
+    }
+    if body.get(count).is_some_and(|line| is_row(line.trim_end(), '-')) {
+        count += 1;
+    }
+    let length = body.iter().skip(count).take_while(|line| !is_divider(line)).count();
+    (start.or_else(|| end.map(|end| (end + 1).saturating_sub(length))), count)
+}
+
+fn is_hint(line: &str) -> bool {
+    line.starts_with(":start_line:") || line.starts_with(":end_line:")
+}
+
+/// Takes one backslash from each line that would be a marker without it.
+fn without_escapes<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let is_marker = |line: &str| {
+        let sevenfold = ["<<<<<<<", "=======", ">>>>>>>", "-------", "+++++++"];
+        sevenfold.iter().any(|row| line.starts_with(row))
+            || is_divider(line)
+            || is_hint(line)
+            || Family::opened_by(line).is_some()
+            || Family::closed_by(line).is_some()
+    };
+    let unescaped = |line: &&'a str| match line.strip_prefix('\\') {
+        Some(rest) if is_marker(rest.trim_start_matches('\\')) => rest,
+        _ => line,
+    };
+    lines.iter().map(unescaped).collect()
+}
+
+/// The same block without the line numbers that every line begins with, as `12 | text`. They must count up.
+fn without_numbers<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
+    let first = number_of(reading.search.first()?)?.0;
+    let bare = |lines: &[&'a str], is_counted: bool| {
+        let numbered = lines.iter().zip(first..).map(|(line, expected)| {
+            let (number, text) = number_of(line)?;
+            (!is_counted || number == expected).then_some(text)
+        });
+        numbered.collect::<Option<Vec<_>>>()
+    };
+    let (search, replace) = (bare(&reading.search, true)?, bare(&reading.replace, false)?);
+    Some(Reading { search, replace, hint: reading.hint.or(Some(first)), ..reading.clone() })
+}
+
+fn number_of(line: &str) -> Option<(usize, &str)> {
+    let (number, text) = line.split_once('|')?;
+    Some((number.trim().parse().ok()?, text.strip_prefix(' ').unwrap_or(text)))
+}
+
+fn stray(line: usize, marker: &str) -> EditFault {
+    fault::at(
+        Format::SearchReplace,
+        line,
+        EditFaultKind::StrayMarker,
+        format!("`{}` closes no block", marker.trim_end()),
+        "give each block exactly one opening and one closing marker; for text that holds such a line itself, use the other \
+         family of markers",
+    )
+}
+
+fn unclosed(open: &Open<'_>, before: Option<usize>) -> EditFault {
+    let is_divided = open.body.iter().any(|line| open.family.divided_by(line).is_some());
+    let part = if is_divided { "REPLACE" } else { "SEARCH" };
+    let place = before.map_or("the end of the diff".to_owned(), |line| format!("the next block, in line {line}"));
+    fault::about(
+        &open.origin,
+        EditFaultKind::Unclosed,
+        format!("the block is not closed, its {part} part goes on to {place}"),
+        "close it with `+++++++ REPLACE` if it began with dashes and `>>>>>>> REPLACE` if it began with angles",
+    )
+}
+
+fn no_divider(origin: &Origin, body: &[&str], closed: usize) -> EditFault {
+    let nearly = body.iter().find(|line| is_divider(line));
+    let message = match nearly {
+        Some(_) => "the block has no line `=======`, only one with blanks behind it".to_owned(),
+        None => format!("the block has no line `=======` before it is closed in line {closed}"),
+    };
+    let hint = "put a line `=======`, and nothing else in it, between the lines to find and the lines instead";
+    fault::about(origin, EditFaultKind::NoDivider, message, hint)
 }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use super::blocks::Block;
-use super::find::Lines;
+use super::Format;
+use super::lines::Lines;
+use super::nearest::{difference, nearest};
 
 /// How many places or lines a fault shows at most.
-const MAX_SHOWN: usize = 10;
+pub(super) const MAX_SHOWN: usize = 10;
 const MAX_LINE_CHARS: usize = 200;
 
 /// One thing that is wrong with an edit. The `Display` text says what, where and what to do.
@@ -14,9 +15,11 @@ const MAX_LINE_CHARS: usize = 200;
 pub struct EditFault {
     /// What kind of fault.
     pub kind: EditFaultKind,
-    /// The block's number in the diff, from 1; `None` when it is about no block.
+    /// The format of the edit.
+    pub format: Format,
+    /// The number of the block, or of the hunk in the patch, from 1; `None` when it is about none.
     pub block: Option<usize>,
-    /// The line in the diff, from 1.
+    /// The line in the diff or patch, from 1. Of no meaning in the other formats, where it is 1.
     pub line: usize,
     /// What is wrong, in one sentence without its full stop.
     pub message: String,
@@ -39,138 +42,222 @@ pub struct NumberedLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EditFaultKind {
-    /// The diff holds no block.
+    /// There is no block, or no patch.
     NoBlocks,
-    /// A block has no closing marker.
+    /// A block or patch has no closing marker.
     Unclosed,
     /// A block has no divider between SEARCH and REPLACE.
     NoDivider,
-    /// A closing marker belongs to no block.
+    /// A block could be divided in two ways.
+    UnclearDivider,
+    /// A marker stands where it means nothing.
     StrayMarker,
-    /// SEARCH is empty, and the text is not.
+    /// A line of a patch that is neither marker nor content.
+    UnexpectedLine,
+    /// A section of a patch that would do nothing.
+    EmptySection,
+    /// Two sections of a patch are about the same file.
+    PathTwice,
+    /// The text to find is empty, and the file is not.
     EmptySearch,
-    /// SEARCH is not in the text.
+    /// What is to be replaced is not in the text.
     NotFound,
-    /// SEARCH is in the text more than once.
+    /// A context line of a patch (`@@`) is not in the text.
+    ContextNotFound,
+    /// What is to be replaced is there with other indentation, which the replacement cannot follow.
+    Indentation,
+    /// What is to be replaced is in the text more than once.
     Ambiguous,
-    /// SEARCH and REPLACE are the same.
+    /// What is to be replaced is in the text, but not as often as was said.
+    WrongCount,
+    /// Nothing would change.
     NoEffect,
     /// Two blocks change the same lines.
     Overlap,
 }
 
+impl EditFaultKind {
+    /// The name, for machines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoBlocks => "no_blocks",
+            Self::Unclosed => "unclosed",
+            Self::NoDivider => "no_divider",
+            Self::UnclearDivider => "unclear_divider",
+            Self::StrayMarker => "stray_marker",
+            Self::UnexpectedLine => "unexpected_line",
+            Self::EmptySection => "empty_section",
+            Self::PathTwice => "path_twice",
+            Self::EmptySearch => "empty_search",
+            Self::NotFound => "not_found",
+            Self::ContextNotFound => "context_not_found",
+            Self::Indentation => "indentation",
+            Self::Ambiguous => "ambiguous",
+            Self::WrongCount => "wrong_count",
+            Self::NoEffect => "no_effect",
+            Self::Overlap => "overlap",
+        }
+    }
+}
+
 impl fmt::Display for EditFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(block) = self.block {
-            write!(f, "block {block}, ")?;
+        let (block, whole) = match self.format {
+            Format::SearchReplace => ("block", "diff"),
+            Format::ApplyPatch => ("hunk", "patch"),
+            Format::StringReplace | Format::WholeFile => ("", ""),
+        };
+        if !whole.is_empty() {
+            if let Some(number) = self.block {
+                write!(f, "{block} {number}, ")?;
+            }
+            write!(f, "line {} of the {whole}: ", self.line)?;
         }
-        write!(f, "line {} of the diff: {}; {}.", self.line, self.message, self.hint)?;
+        write!(f, "{}; {}.", self.message, self.hint)?;
         self.lines.iter().try_for_each(|line| write!(f, "\n{:>6} | {}", line.number, line.text))
     }
 }
 
 impl std::error::Error for EditFault {}
 
-fn new(kind: EditFaultKind, block: &Block<'_>, message: impl Into<String>, hint: &'static str) -> EditFault {
-    EditFault { kind, block: Some(block.number), line: block.line, message: message.into(), hint, lines: Vec::new() }
+/// Which part of an edit something is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) format: Format,
+    /// From 1.
+    pub(super) block: usize,
+    /// In the diff or patch, from 1.
+    pub(super) line: usize,
 }
 
-pub(super) fn no_blocks() -> EditFault {
-    EditFault {
-        kind: EditFaultKind::NoBlocks,
-        block: None,
-        line: 1,
-        message: "there is no SEARCH/REPLACE block, so nothing would change".to_owned(),
-        hint: "begin each block with a line `------- SEARCH`, divide it with `=======`, end it with `+++++++ REPLACE`",
-        lines: Vec::new(),
+impl Origin {
+    /// A whole edit that has no blocks.
+    pub(super) fn whole(format: Format) -> Self {
+        Self { format, block: 1, line: 1 }
+    }
+
+    /// What the text to find is called.
+    fn wanted(self) -> &'static str {
+        match self.format {
+            Format::SearchReplace => "SEARCH",
+            Format::ApplyPatch => "what the hunk expects",
+            Format::StringReplace | Format::WholeFile => "the old text",
+        }
     }
 }
 
-pub(super) fn stray_marker(line: usize, marker: &str) -> EditFault {
-    EditFault {
-        kind: EditFaultKind::StrayMarker,
-        block: None,
-        line,
-        message: format!("`{}` closes no block", marker.trim_end()),
-        hint: "give each block exactly one opening and one closing marker; for text that holds such a line itself, use the other \
-               family of markers",
-        lines: Vec::new(),
-    }
+/// A fault about one part of an edit.
+pub(super) fn about(origin: &Origin, kind: EditFaultKind, message: impl Into<String>, hint: &'static str) -> EditFault {
+    let Origin { format, block, line } = *origin;
+    EditFault { kind, format, block: Some(block), line, message: message.into(), hint, lines: Vec::new() }
 }
 
-pub(super) fn unclosed(block: &Block<'_>, divided: bool, before: Option<usize>) -> EditFault {
-    let part = if divided { "REPLACE" } else { "SEARCH" };
-    let place = before.map_or("the end of the diff".to_owned(), |line| format!("the next block, in line {line}"));
-    new(
-        EditFaultKind::Unclosed,
-        block,
-        format!("the block is not closed, its {part} part goes on to {place}"),
-        "close it with `+++++++ REPLACE` if it began with dashes and `>>>>>>> REPLACE` if it began with angles",
-    )
+/// A fault about a line of an edit.
+pub(super) fn at(
+    format: Format,
+    line: usize,
+    kind: EditFaultKind,
+    message: impl Into<String>,
+    hint: &'static str,
+) -> EditFault {
+    EditFault { kind, format, block: None, line, message: message.into(), hint, lines: Vec::new() }
 }
 
-pub(super) fn no_divider(block: &Block<'_>, closed: usize) -> EditFault {
-    let message = format!("the block has no line `=======` before it is closed in line {closed}");
-    new(EditFaultKind::NoDivider, block, message, "put `=======` between the lines to find and the lines instead")
+pub(super) fn empty_search(origin: &Origin) -> EditFault {
+    let message = format!("{} is empty, and that stands for the whole content of an empty file only", origin.wanted());
+    let hint = match origin.format {
+        Format::SearchReplace => "put the lines to replace, or a line to add to, into SEARCH",
+        Format::ApplyPatch => "give the hunk a line of context, or an `@@` line, that says where",
+        Format::StringReplace | Format::WholeFile => "give the text to replace, or the line to add to",
+    };
+    about(origin, EditFaultKind::EmptySearch, message, hint)
 }
 
-pub(super) fn empty_search(block: &Block<'_>) -> EditFault {
-    let message = "SEARCH is empty, and that stands for the whole content of an empty file only";
-    new(EditFaultKind::EmptySearch, block, message, "put the lines to replace, or a line to add to, into SEARCH")
+pub(super) fn no_effect(origin: &Origin) -> EditFault {
+    let (message, hint) = match origin.format {
+        Format::SearchReplace => (
+            "SEARCH and REPLACE are the same, so nothing would change",
+            "leave the block out, or write the new lines into REPLACE",
+        ),
+        Format::ApplyPatch => {
+            ("the hunk changes nothing", "leave it out, or mark what goes with `-` and what comes with `+`")
+        }
+        Format::StringReplace => {
+            ("old and new text are the same, so nothing would change", "give the text as it is to be")
+        }
+        Format::WholeFile => ("the file holds exactly this already", "leave the edit out, or write the new content"),
+    };
+    about(origin, EditFaultKind::NoEffect, message, hint)
 }
 
-pub(super) fn no_effect(block: &Block<'_>) -> EditFault {
-    let message = "SEARCH and REPLACE are the same, so nothing would change";
-    new(EditFaultKind::NoEffect, block, message, "leave the block out, or write the new lines into REPLACE")
+pub(super) fn overlap(origin: &Origin, other: usize, line: usize) -> EditFault {
+    let part = if origin.format == Format::ApplyPatch { "hunk" } else { "block" };
+    let message = format!("the {part} changes line {line} of the text, which {part} {other} changes too");
+    about(origin, EditFaultKind::Overlap, message, "join the two into one")
 }
 
-pub(super) fn overlap(block: &Block<'_>, other: usize, line: usize) -> EditFault {
-    let message = format!("the block changes line {line} of the text, which block {other} changes too");
-    new(EditFaultKind::Overlap, block, message, "join the two into one block")
-}
-
-pub(super) fn ambiguous(block: &Block<'_>, lines: &Lines<'_>, places: &[usize]) -> EditFault {
-    let more = if places.len() > MAX_SHOWN { ", the first of which are" } else { "" };
-    let message = format!("SEARCH is found at {} places in the text{more}", places.len());
-    let hint = "add lines before or after to SEARCH and REPLACE, so that it is found once";
-    let mut fault = new(EditFaultKind::Ambiguous, block, message, hint);
+/// Shows the places, of which there may be more than `places` holds when it is as long as `limit`.
+pub(super) fn ambiguous(origin: &Origin, lines: &Lines<'_>, places: &[usize], limit: usize) -> EditFault {
+    let least = if places.len() >= limit { "at least " } else { "" };
+    let more = if places.len() > MAX_SHOWN { ", the first of which are shown" } else { "" };
+    let message = format!("{} is found at {least}{} places in the text{more}", origin.wanted(), places.len());
+    let hint = match origin.format {
+        Format::SearchReplace => "add lines before or after to SEARCH and REPLACE, so that it is found once",
+        Format::ApplyPatch => "add lines of context, or an `@@` line that only this place stands behind",
+        Format::StringReplace | Format::WholeFile => {
+            "add text before or after to both, so that it is found once, or say that all are to be replaced"
+        }
+    };
+    let mut fault = about(origin, EditFaultKind::Ambiguous, message, hint);
     fault.lines = places.iter().filter_map(|&index| numbered(lines, index)).take(MAX_SHOWN).collect();
     fault
 }
 
-/// Says which line differs first at the nearest place, and shows that place.
-pub(super) fn not_found(block: &Block<'_>, lines: &Lines<'_>, search: &[&str]) -> EditFault {
-    let hint = "read the file again and copy the lines exactly, indentation included";
-    let Some(start) = lines.nearest(search) else {
-        return new(EditFaultKind::NotFound, block, "SEARCH is not in the text, and nothing like it", hint);
-    };
-    let differs = search.iter().enumerate().find(|&(offset, wanted)| lines.bare(start + offset) != Some(wanted));
-    let offset = differs.map_or(0, |(offset, _)| offset);
-    let wanted = differs.map(|(_, wanted)| cut(wanted)).unwrap_or_default();
-    let found = lines.bare(start + offset);
-    let how = match found {
-        Some(found) if found.trim() == wanted.trim() => "differs only in spaces or tabs at its beginning or end",
-        Some(_) => "differs",
-        None => "lies behind the end of the text",
-    };
+/// What was expected is there, indented otherwise, but the replacement cannot be indented like it.
+pub(super) fn indentation(origin: &Origin, lines: &Lines<'_>, range: std::ops::Range<usize>) -> EditFault {
     let message = format!(
-        "SEARCH is not in the text; the nearest place is line {}, where line {} of SEARCH, {wanted:?}, {how}",
-        start + 1,
-        offset + 1
+        "{} is found in line {} with other indentation, and its replacement cannot be indented in the same way",
+        origin.wanted(),
+        range.start + 1
     );
-    let mut fault = new(EditFaultKind::NotFound, block, message, hint);
+    let hint = "write both with the indentation of the file, tabs as tabs and spaces as spaces";
+    let mut fault = about(origin, EditFaultKind::Indentation, message, hint);
+    fault.lines = range.filter_map(|index| numbered(lines, index)).take(MAX_SHOWN).collect();
+    fault
+}
+
+/// Says which line differs first at the nearest place, and shows that place.
+pub(super) fn not_found(origin: &Origin, lines: &Lines<'_>, wanted: &[&str]) -> EditFault {
+    let hint = "read the file again and copy the lines exactly, indentation included";
+    let name = origin.wanted();
+    let Some(start) = nearest(lines, wanted) else {
+        let message = format!("{name} is not in the text, and nothing like it");
+        return about(origin, EditFaultKind::NotFound, message, hint);
+    };
+    let differs = wanted.iter().enumerate().find(|&(offset, wanted)| lines.bare(start + offset) != Some(wanted));
+    let (offset, line) = differs.map_or((0, ""), |(offset, line)| (offset, *line));
+    let how = difference(lines.bare(start + offset), line);
+    let message = format!(
+        "{name} is not in the text; the nearest place is line {}, where line {} of {name}, {:?}, {how}",
+        start + 1,
+        offset + 1,
+        cut(line)
+    );
+    let mut fault = about(origin, EditFaultKind::NotFound, message, hint);
     // The window goes around the difference when the block is long.
     let first = start + offset.saturating_sub(MAX_SHOWN / 2);
-    let shown = first..(start + search.len()).min(first + MAX_SHOWN);
+    let shown = first..(start + wanted.len()).min(first + MAX_SHOWN);
     fault.lines = shown.filter_map(|index| numbered(lines, index)).collect();
     fault
 }
 
-fn numbered(lines: &Lines<'_>, index: usize) -> Option<NumberedLine> {
+/// The lines at these indexes, for a fault to show.
+pub(super) fn numbered(lines: &Lines<'_>, index: usize) -> Option<NumberedLine> {
     Some(NumberedLine { number: index + 1, text: cut(lines.bare(index)?) })
 }
 
-fn cut(line: &str) -> String {
+pub(super) fn cut(line: &str) -> String {
     let mut text: String = line.chars().take(MAX_LINE_CHARS).collect();
     if text.len() < line.len() {
         text.push('…');

@@ -1,10 +1,27 @@
 //! Several changes of files as one: all of them, or none.
+//!
+//! First everything is looked at, then everything is made ready beside its place and synced, and only then names change. A
+//! replaced or deleted file waits under a temporary name until all is done, so that it can be put back as it was: the same file,
+//! with its mode, owner and attributes.
 
-use super::{Expect, Version, Workspace};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes::Attributes;
+use super::swap::{Done, Swap};
+use super::temp::Temp;
+use super::{Expect, Version, Workspace, read_whole};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
-/// One file and what is to become of it. A move is a change that deletes and one that writes.
+/// One file and what is to become of it. A move is a change that writes and one that deletes; see [`Change::moved`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The file, links resolved.
@@ -13,20 +30,278 @@ pub struct Change {
     pub expect: Expect,
     /// What it is to hold; `None`: it is deleted.
     pub content: Option<Vec<u8>>,
+    /// The file whose mode, owner and attributes a written file gets, in place of those of the file that it replaces. It may be
+    /// one that the same changes delete.
+    pub like: Option<WorkPath>,
+}
+
+/// A change, borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) path: &'a WorkPath,
+    pub(super) expect: Expect,
+    pub(super) content: Option<&'a [u8]>,
+    pub(super) like: Option<&'a WorkPath>,
+}
+
+impl Change {
+    /// Writes a file.
+    #[must_use]
+    pub fn write(path: WorkPath, content: Vec<u8>, expect: Expect) -> Self {
+        Self { path, expect, content: Some(content), like: None }
+    }
+
+    /// Deletes a file.
+    #[must_use]
+    pub fn delete(path: WorkPath, expect: Expect) -> Self {
+        Self { path, expect, content: None, like: None }
+    }
+
+    /// Moves a file to a name that is free, with its mode; `content` is what it holds from then on.
+    #[must_use]
+    pub fn moved(from: WorkPath, expect: Expect, to: WorkPath, content: Vec<u8>) -> [Self; 2] {
+        let written = Self { path: to, expect: Expect::Missing, content: Some(content), like: Some(from.clone()) };
+        [written, Self::delete(from, expect)]
+    }
 }
 
 impl Workspace {
-    /// Makes all changes, or none. Versions come back in the order of the changes; a deleted file has none.
+    /// Makes all changes, or none. Versions come back in the order of the changes; a deleted file has none. Folders are made
+    /// where they are missing, and stay when they become empty.
+    ///
+    /// When a change cannot be made, whenever that shows, everything is put back as it was: the old files themselves, and no
+    /// folder that was made on the way. Two things cannot be had. Others see the changes one after the other; each single file
+    /// has its old or its new content at every moment. And a process that is killed, or a machine that loses its power, between
+    /// the first rename and the last leaves some files old and others new.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write), of the first change that cannot be made; everything is then as it was.
+    /// Those of [`write`](Self::write), of the first change that cannot be made;
+    /// [`WorkspaceError::Clash`] for two changes of one path, or of a path and something below it;
+    /// [`NotRestored`](WorkspaceError::NotRestored) where putting back failed as well.
     pub fn apply(&self, changes: &[Change]) -> Result<Vec<Option<Version>>, WorkspaceError> {
-        changes
-            .iter()
-            .map(|change| match &change.content {
-                Some(content) => self.write(&change.path, content, change.expect).map(Some),
-                None => Ok(None),
-            })
-            .collect()
+        let wanted = changes.iter().map(|change| Wanted {
+            path: &change.path,
+            expect: change.expect,
+            content: change.content.as_deref(),
+            like: change.like.as_ref(),
+        });
+        self.change(&wanted.collect::<Vec<_>>())
+    }
+
+    pub(super) fn change(&self, wanted: &[Wanted<'_>]) -> Result<Vec<Option<Version>>, WorkspaceError> {
+        apart(wanted)?;
+        let looked: Vec<Option<Attributes>> = wanted.iter().map(|one| self.look(one)).collect::<Result<_, _>>()?;
+        let mut work = Work { workspace: self, folders: HashMap::new(), made: Vec::new(), swaps: Vec::new() };
+        let result =
+            wanted.iter().zip(&looked).try_for_each(|(one, attributes)| work.prepare(one, attributes.as_ref()));
+        match result.and_then(|()| work.commit()) {
+            Ok(()) => Ok(work.swaps.into_iter().map(|swap| swap.version).collect()),
+            Err(error) => Err(work.undo(error)),
+        }
+    }
+
+    /// Checks all that can be known before anything is changed, and takes the attributes that the new file is to have.
+    fn look(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
+        let path = wanted.path;
+        let real = self.resolve(path)?;
+        if real != *path {
+            return Err(WorkspaceError::LinkPassed { path: path.to_string(), real: real.to_string() });
+        }
+        let fail = |error: Errno| WorkspaceError::from_io("write", path, error.into());
+        let (parent, name) = split(path)?;
+        let old = match self.open_folder(parent, |_, _| Err(Errno::NOENT)) {
+            Ok(folder) => look_at(&folder, name, path)?.map(|old| (folder, old)),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(fail(error)),
+        };
+        let Some((folder, old)) = old else {
+            let needed = matches!(wanted.expect, Expect::Version(_)) || wanted.content.is_none();
+            return if needed { Err(fail(Errno::NOENT)) } else { self.like(wanted) };
+        };
+        check(&folder, name, path, wanted.expect)?;
+        if old.st_mode & 0o222 == 0 {
+            return Err(WorkspaceError::ReadOnly { path: path.to_string() });
+        }
+        // A folder that may be written would let anyone replace this file; who may not write it does not mean to.
+        rustix::fs::accessat(&folder, name, Access::WRITE_OK, AtFlags::EACCESS).map_err(fail)?;
+        if wanted.like.is_some() { self.like(wanted) } else { Ok(Some(attributes(&folder, name, &old))) }
+    }
+
+    /// The attributes of the file that the new one is to be like.
+    fn like(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
+        let Some(path) = wanted.like else { return Ok(None) };
+        let (parent, name) = split(path)?;
+        let missing = |error: Errno| WorkspaceError::from_io("read", path, error.into());
+        let folder = self.open_folder(parent, |_, _| Err(Errno::NOENT)).map_err(missing)?;
+        let found = look_at(&folder, name, path)?.ok_or_else(|| missing(Errno::NOENT))?;
+        Ok(Some(attributes(&folder, name, &found)))
+    }
+}
+
+/// Changes under way.
+struct Work<'a> {
+    workspace: &'a Workspace,
+    /// The folders of the files, opened once each.
+    folders: HashMap<PathBuf, Arc<OwnedFd>>,
+    /// The folders made on the way: where, and their names.
+    made: Vec<(OwnedFd, PathBuf)>,
+    swaps: Vec<Swap<'a>>,
+}
+
+impl<'a> Work<'a> {
+    /// Makes the new content ready, safe on the disk, beside its place.
+    fn prepare(&mut self, wanted: &Wanted<'a>, attributes: Option<&Attributes>) -> Result<(), WorkspaceError> {
+        let fail = |error: io::Error| WorkspaceError::from_io("write", wanted.path, error);
+        let (parent, name) = split(wanted.path)?;
+        let folder = self.folder(parent).map_err(|error| fail(error.into()))?;
+        let (temp, version) = match wanted.content {
+            Some(bytes) => {
+                let (temp, version) = Temp::filled(&folder, bytes, attributes).map_err(fail)?;
+                (temp, Some(version))
+            }
+            None => (Temp::name_in(&folder), None),
+        };
+        self.swaps.push(Swap { path: wanted.path, name, expect: wanted.expect, temp, version, done: Done::Nothing });
+        Ok(())
+    }
+
+    fn folder(&mut self, parent: &Path) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(known) = self.folders.get(parent) {
+            return Ok(Arc::clone(known));
+        }
+        let made = &mut self.made;
+        let opened = self.workspace.open_folder(parent, |above, name| {
+            match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error),
+            }
+            sync(above)
+        })?;
+        self.workspace.sweep(parent, opened.as_fd());
+        let opened = Arc::new(opened);
+        self.folders.insert(parent.to_path_buf(), Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Changes the names, one after the other, and sees to it that they stay changed.
+    fn commit(&mut self) -> Result<(), WorkspaceError> {
+        for swap in &mut self.swaps {
+            let checked = check(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
+            swap.make(checked.as_ref())?;
+        }
+        for (parent, folder) in &self.folders {
+            sync(folder).map_err(|error| {
+                let named = WorkPath::from_inside(parent).unwrap_or_else(WorkPath::root);
+                WorkspaceError::from_io("sync the folder", named, error.into())
+            })?;
+        }
+        self.swaps.iter_mut().for_each(Swap::settle);
+        Ok(())
+    }
+
+    /// Puts everything back, the last first, and tells what could not be.
+    fn undo(mut self, why: WorkspaceError) -> WorkspaceError {
+        let failed: Vec<String> = self.swaps.iter_mut().rev().filter_map(Swap::undo).collect();
+        // The temporary files have to go before their folders can.
+        self.swaps.clear();
+        for (above, name) in self.made.iter().rev() {
+            // A folder in which someone else has put something meanwhile stays.
+            let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
+        }
+        for folder in self.folders.values() {
+            let _ = sync(folder);
+        }
+        if failed.is_empty() {
+            why
+        } else {
+            WorkspaceError::NotRestored { files: failed.join(", "), why: Box::new(why) }
+        }
+    }
+}
+
+/// Some file systems have no way to sync a folder, and say so.
+fn sync(folder: &OwnedFd) -> Result<(), Errno> {
+    match rustix::fs::fsync(folder) {
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// No path twice, and none below another.
+fn apart(wanted: &[Wanted<'_>]) -> Result<(), WorkspaceError> {
+    let mut paths: Vec<&WorkPath> = wanted.iter().map(|one| one.path).collect();
+    paths.sort();
+    for pair in paths.windows(2) {
+        if let [first, second] = pair
+            && second.as_path().starts_with(first.as_path())
+        {
+            return Err(WorkspaceError::Clash { path: first.to_string(), other: second.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// The folder and the name of a path.
+fn split(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
+    match (path.as_path().parent(), path.as_path().file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name)),
+        _ => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
+    }
+}
+
+/// The regular file of that name, if there is something.
+fn look_at(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
+    let found = stat(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
+    match found.map(|found| FileType::from_raw_mode(found.st_mode)) {
+        None | Some(FileType::RegularFile) => Ok(found),
+        // A link since a moment ago.
+        Some(FileType::Symlink) => Err(WorkspaceError::Stale { path: path.to_string() }),
+        Some(FileType::Directory) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
+        Some(_) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "something special" }),
+    }
+}
+
+fn attributes(folder: &OwnedFd, name: &OsStr, found: &Stat) -> Attributes {
+    let file = rustix::fs::openat(folder, name, READING, Mode::empty()).ok();
+    Attributes::of(found, file.as_ref().map(AsFd::as_fd))
+}
+
+/// Never through a link, and never waiting for a FIFO.
+const READING: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Gives the file whose version was checked, as it was before that was read.
+fn check(folder: &OwnedFd, name: &OsStr, path: &WorkPath, expect: Expect) -> Result<Option<Stat>, WorkspaceError> {
+    let fail = |error: io::Error| WorkspaceError::from_io("write", path, error);
+    match expect {
+        Expect::Any => Ok(None),
+        Expect::Missing => match stat(folder, name).map_err(|error| fail(error.into()))? {
+            Some(_) => Err(WorkspaceError::Exists { path: path.to_string() }),
+            None => Ok(None),
+        },
+        Expect::Version(version) => {
+            // A link, FIFO or folder in its place is a change as well.
+            look_at(folder, name, path)?;
+            let file = rustix::fs::openat(folder, name, READING, Mode::empty()).map_err(|error| match error {
+                Errno::LOOP => WorkspaceError::Stale { path: path.to_string() },
+                error => fail(error.into()),
+            })?;
+            let before = rustix::fs::fstat(&file).map_err(|error| fail(error.into()))?;
+            let found = read_whole(&file.into(), 0).map_err(fail)?;
+            if found.version == version {
+                Ok(Some(before))
+            } else {
+                Err(WorkspaceError::Stale { path: path.to_string() })
+            }
+        }
+    }
+}
+
+pub(super) fn stat(folder: &OwnedFd, name: impl rustix::path::Arg) -> Result<Option<Stat>, Errno> {
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
     }
 }

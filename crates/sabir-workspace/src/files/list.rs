@@ -1,21 +1,26 @@
 //! What is in a folder, as the user's ignore files see it.
 
-use std::path::Path;
-
-use ignore::{DirEntry, WalkBuilder};
+use std::ops::ControlFlow;
 
 use super::Workspace;
-use super::write::TEMP_START;
+use super::walk::{Folder, FolderReader, Name};
 use crate::error::WorkspaceError;
+use crate::order::{Key, Next, in_order};
 use crate::path::WorkPath;
+use crate::stop::Stop;
+
+/// So many entries may wait for a folder before them, however few are asked for.
+const MIN_AHEAD: usize = 4096;
 
 /// How to list a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ListOptions {
     /// Whether to list the folders below as well.
     pub recursive: bool,
     /// The greatest number of entries to return.
     pub max_entries: usize,
+    /// Ends the listing early.
+    pub stop: Stop,
 }
 
 /// The entries of a folder, sorted by path, each folder right before what it holds.
@@ -37,7 +42,7 @@ pub struct Entry {
 }
 
 /// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A regular file.
     File,
@@ -52,61 +57,61 @@ pub enum EntryKind {
 impl Default for ListOptions {
     /// One folder deep, 1000 entries.
     fn default() -> Self {
-        Self { recursive: false, max_entries: 1000 }
+        Self { recursive: false, max_entries: 1000, stop: Stop::default() }
     }
 }
 
 impl Workspace {
-    /// Lists a folder. Left out are `.git`, what the ignore files hide, and folders that cannot be read. Links are listed and
-    /// not followed, so the walk ends.
+    /// Lists a folder. Left out are `.git`, what the ignore files hide, and what is in folders below that cannot be read. Links
+    /// are listed and not followed, so the walk ends; and no folder is opened but beneath the workspace's handle, so no name
+    /// from outside is ever listed. Folders are read by several threads; the result is the same. Memory is bounded by the
+    /// entries asked for and the largest folder.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotAFolder`], and those of [`resolve`](Self::resolve) and [`metadata`](Self::metadata).
-    pub fn list(&self, folder: &WorkPath, options: ListOptions) -> Result<Listing, WorkspaceError> {
+    /// [`WorkspaceError::NotAFolder`], those of [`resolve`](Self::resolve) and [`metadata`](Self::metadata),
+    /// [`Io`](WorkspaceError::Io) when this very folder cannot be read, and [`Stopped`](WorkspaceError::Stopped).
+    pub fn list(&self, folder: &WorkPath, options: &ListOptions) -> Result<Listing, WorkspaceError> {
         if self.metadata(folder)?.kind != EntryKind::Folder {
             return Err(WorkspaceError::NotAFolder { path: folder.to_string() });
         }
+        let start = self.folder(self.resolve(folder)?.as_path());
+        // What is below is left out when it cannot be read; this was asked for by name.
+        self.open_beneath(&start.path).map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
         let mut listing = Listing { entries: Vec::new(), truncated: false };
-        let mut walk = self.walk(folder)?;
-        walk.max_depth((!options.recursive).then_some(1));
-        for entry in walk.build().flatten().filter(|entry| entry.depth() > 0) {
-            let Some(path) = self.inside(entry.path()) else { continue };
-            if listing.entries.len() == options.max_entries {
-                listing.truncated = true;
-                break;
-            }
-            listing.entries.push(Entry { path, kind: kind(&entry) });
-        }
-        Ok(listing)
-    }
-
-    /// A sorted walk that never leaves by a link, sees hidden files, and reads no configuration of the user's.
-    ///
-    /// The walk goes by names, so a folder swapped for a link within it can show names from outside; contents are always opened
-    /// beneath the handle.
-    pub(crate) fn walk(&self, start: &WorkPath) -> Result<WalkBuilder, WorkspaceError> {
-        let start = self.resolve(start)?;
-        let mut walk = WalkBuilder::new(self.root.join(start.as_path()));
-        walk.hidden(false).git_global(false).require_git(false).follow_links(false);
-        walk.sort_by_file_path(Path::cmp);
-        walk.filter_entry(|entry| {
-            let name = entry.file_name().to_string_lossy();
-            name != ".git" && !name.starts_with(TEMP_START)
-        });
-        Ok(walk)
-    }
-
-    /// The path of a walked entry from the workspace folder.
-    pub(crate) fn inside(&self, walked: &Path) -> Option<WorkPath> {
-        WorkPath::from_inside(walked.strip_prefix(&self.root).ok()?)
+        // One more than is wanted tells that there is more.
+        let reader = || {
+            let mut reader = FolderReader::new(self, options.max_entries.saturating_add(1));
+            move |folder| entries(&mut reader, folder, options.recursive)
+        };
+        let take = |entries: Vec<Entry>| {
+            let room = options.max_entries - listing.entries.len();
+            listing.truncated = entries.len() > room;
+            listing.entries.extend(entries.into_iter().take(room));
+            if listing.truncated { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let first = (Key::inside(&start.path), start);
+        in_order(first, options.max_entries.max(MIN_AHEAD), &options.stop, reader, take);
+        if options.stop.is_asked() { Err(WorkspaceError::Stopped { path: folder.to_string() }) } else { Ok(listing) }
     }
 }
 
-fn kind(entry: &DirEntry) -> EntryKind {
-    match entry.file_type() {
-        Some(kind) if kind.is_file() => EntryKind::File,
-        Some(kind) if kind.is_dir() => EntryKind::Folder,
-        Some(kind) if kind.is_symlink() => EntryKind::Link,
-        _ => EntryKind::Other,
+/// What one folder holds: its entries, with the folders below as jobs in between.
+fn entries(reader: &mut FolderReader<'_>, mut folder: Folder, recursive: bool) -> Vec<(Key, Next<Folder, Vec<Entry>>)> {
+    let names = reader.read(&mut folder).unwrap_or_default();
+    let (mut given, mut part, mut key) = (Vec::new(), Vec::new(), None);
+    for Name { name, kind } in names {
+        let path = folder.path.join(name);
+        let Some(found) = WorkPath::from_inside(&path) else { continue };
+        key.get_or_insert_with(|| Key::of(&path));
+        part.push(Entry { path: found, kind });
+        if recursive && kind == EntryKind::Folder {
+            let entries = std::mem::take(&mut part);
+            let count = entries.len();
+            given.extend(key.take().map(|key| (key, Next::Part(entries, count))));
+            given.push((Key::inside(&path), Next::Job(folder.below(path))));
+        }
     }
+    let count = part.len();
+    given.extend(key.map(|key| (key, Next::Part(part, count))));
+    given
 }

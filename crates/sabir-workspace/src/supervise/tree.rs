@@ -28,6 +28,17 @@ pub(crate) fn descendants() -> Vec<Descendant> {
     found
 }
 
+/// How many processes below this one run, or could. The dead that nobody has waited for do not count.
+pub(crate) fn running() -> usize {
+    let is_dead = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_zombie(&stat));
+    descendants().into_iter().filter(|below| !is_dead(below.pid)).count()
+}
+
+/// Whether the state, the first field after the name, is that of a dead process.
+fn is_zombie(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+}
+
 /// Sends a signal to each that is still there.
 pub(crate) fn signal_all(targets: &[Descendant], signal: Signal) {
     for target in targets {

@@ -124,12 +124,12 @@ fn output_streams_as_it_comes() {
 fn a_flood_stays_within_the_cap() {
     let place = Place::new();
     let mut largest = 0;
-    let flood = command("echo first; head -c 200000000 /dev/zero; echo last").captured_bytes(1000, 500);
+    let flood = command("echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo last").captured_bytes(1000, 500);
     let outcome = block_on(flood.run(&place.workspace, |_, bytes| largest = largest.max(bytes.len()))).unwrap();
     assert_eq!(outcome.end, End::Exited(0));
     assert_eq!((outcome.output.head.len(), outcome.output.tail.len()), (1000, 500));
     assert_eq!(outcome.output.total_bytes(), 200_000_011);
-    assert!(outcome.output.head.starts_with(b"first\n\0") && outcome.output.tail.ends_with(b"\0last\n"));
+    assert!(outcome.output.head.starts_with(b"first\nxx") && outcome.output.tail.ends_with(b"xlast\n"));
     assert!(largest <= 64 << 10, "{largest}");
 }
 
@@ -155,4 +155,52 @@ fn many_commands_leave_no_descriptor_and_no_zombie() {
         // Other tests of this process run at the same time.
         assert!(descriptors() < before + 90, "{before} then {}", descriptors());
     });
+}
+
+#[test]
+fn output_is_plain() {
+    check("printf '\\033[1;31mred\\033[0m\\n1 %%\\r2 %%\\r\\033[Kdone\\n'", End::Exited(0), "red\ndone\n");
+}
+
+/// In a terminal, without a second stream.
+#[track_caller]
+fn check_terminal(text: &str, end: End, output: &str) {
+    let outcome = run(&Place::new(), command(text).terminal().timeout(Duration::from_secs(60)));
+    assert_eq!((outcome.end, outcome.output.text().as_str(), outcome.survivors), (end, output, 0), "{text}");
+}
+
+#[test]
+fn a_terminal() {
+    check_terminal("test -t 0 && test -t 1 && test -t 2 && tty | tr -d 0-9; exit 3", End::Exited(3), "/dev/pts/\n");
+    check_terminal("stty size; echo $TERM; echo err >&2", End::Exited(0), "40 120\nxterm-256color\nerr\n");
+    check_terminal("(: < /dev/tty) && echo controls", End::Exited(0), "controls\n");
+    check_terminal("printf '10 %%\\r20 %%\\r'; tput setaf 1; echo 30 %", End::Exited(0), "30 %\n");
+    check_terminal("echo to the screen > /dev/tty; kill -KILL $$", End::Signaled(9), "to the screen\n");
+    let place = Place::new();
+    let outcome = run(&place, command("ls /proc/self/fd | tr '\\n' ' '").terminal());
+    assert_eq!(outcome.output.text(), "0 1 2 3 ");
+    let outcome = run(&place, command("seq 100000").terminal().captured_bytes(1 << 20, 0));
+    assert_eq!(outcome.output.lines, 100_000);
+    assert!(outcome.output.text().ends_with("\n99999\n100000\n"));
+}
+
+#[test]
+fn nothing_waits_at_a_terminal() {
+    check_terminal("cat; read x; echo \"$? '$x'\"", End::Exited(0), "1 ''\n");
+    check_terminal(
+        "read -p 'Sure? ' x < /dev/tty; echo; sleep 1.5; head -n 1; echo end",
+        End::Exited(0),
+        "Sure? \nend\n",
+    );
+}
+
+#[test]
+fn what_was_left_running_is_counted() {
+    for (text, left) in
+        [("true", 0), ("sleep 1000 & sleep 1000 & true", 2), ("(setsid sleep 1000 &)", 1), ("sleep 0.01 &", 0)]
+    {
+        assert_eq!(run(&Place::new(), command(text)).left_running, left, "{text}");
+    }
+    let outcome = run(&Place::new(), command("sleep 1000 & sleep 1000").timeout(Duration::from_millis(200)));
+    assert_eq!((outcome.end, outcome.left_running), (End::TimedOut, 0));
 }

@@ -2,15 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
+mod changes;
+mod checkpoints;
 mod commands;
+mod faults;
 mod files;
+mod jobs;
 mod search;
 mod trees;
+mod walks;
 
 use std::path::Path;
 
 use sabir_workspace::{WorkPath, Workspace};
 use tempfile::TempDir;
+
+/// Says that a machine lacks what a test needs, also where the output of tests is captured.
+fn skipped(why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
 
 /// A workspace in a fresh folder, beside another fresh folder that is outside.
 struct Place {
@@ -24,6 +35,12 @@ impl Place {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         std::fs::write(outside.path().join("secret"), "secret\n").unwrap();
         Self { workspace: Workspace::open(root.path()).unwrap(), root, outside }
+    }
+
+    /// In memory where there is some: its sync costs nothing, so that more moments are met.
+    fn quick() -> Self {
+        let root = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+        Self { workspace: Workspace::open(root.path()).unwrap(), root, ..Self::new() }
     }
 
     fn inner(&self, name: &str) -> std::path::PathBuf {

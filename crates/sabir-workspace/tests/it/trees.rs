@@ -23,7 +23,7 @@ const HIDERS: &str = "
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The processes that work in the place's folder: all that its commands start, the supervisor included, and no zombies.
-fn alive(place: &Place) -> Vec<String> {
+pub(crate) fn alive(place: &Place) -> Vec<String> {
     let root = place.root.path().canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let inside = entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == root));
@@ -33,7 +33,7 @@ fn alive(place: &Place) -> Vec<String> {
 }
 
 #[track_caller]
-fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
         assert!(start.elapsed() < PATIENCE, "{what} did not come");
@@ -54,15 +54,20 @@ fn check(command: Command, end: End) {
 #[test]
 fn after_exit() {
     check(command(&format!("{HIDERS} exit 3")), End::Exited(3));
+    check(command(&format!("{HIDERS} exit 3")).terminal(), End::Exited(3));
 }
 
 #[test]
 fn after_a_time_out() {
     check(command(&format!("{HIDERS} touch ready; sleep 1000")).timeout(Duration::from_secs(1)), End::TimedOut);
+    let in_terminal = command(&format!("{HIDERS} sleep 1000")).terminal();
+    check(in_terminal.timeout(Duration::from_secs(1)), End::TimedOut);
 }
 
 #[test]
 fn after_a_time_out_of_a_deaf_shell() {
+    let deaf = command("trap '' TERM HUP; while :; do sleep 0.1; done").terminal();
+    check(deaf.timeout(Duration::from_millis(300)), End::TimedOut);
     check(command("trap '' TERM; while :; do sleep 0.1; done").timeout(Duration::from_millis(300)), End::TimedOut);
 }
 
@@ -85,7 +90,9 @@ fn a_process_that_hops_from_pid_to_pid_is_caught() {
 
 #[test]
 fn a_command_that_kills_its_supervisor_dies_too() {
-    check(command("sleep 1000 & (setsid sleep 1000 &); sleep 0.3; kill -KILL $PPID; sleep 1000"), End::SupervisorLost);
+    let text = "sleep 1000 & (setsid sleep 1000 &); sleep 0.3; kill -KILL $PPID; sleep 1000";
+    check(command(text), End::SupervisorLost);
+    check(command(text).terminal(), End::SupervisorLost);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use sabir_call::StopReason;
 use sabir_model::{Cassette, HttpModel};
 use sabir_testkit::{Reply, Script, Trouble};
 use sabir_wire::Head;
-use sabir_workspace::Workspace;
+use sabir_workspace::{Jobs, Lifetime, Workspace};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, events, stderr, turn};
@@ -208,7 +208,11 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
     .unwrap();
     let workspace = Arc::new(Workspace::open(folder.path()).unwrap());
     let environment = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
-    let tools = sabir_tools::Settings { workspace, helper: PathBuf::from(env!("CARGO_BIN_EXE_sabir")), environment };
+    let jobs = Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing));
+    let helper = PathBuf::from(env!("CARGO_BIN_EXE_sabir"));
+    let edit_tool = sabir_tools::EditTool::default();
+    let reach = sabir_tools::Reach::Public;
+    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, jobs, reach };
     let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
     let mut rules = Rules::default();
     rules.approve("all").unwrap();

@@ -14,7 +14,10 @@ fn encoded(world: &World, arguments: &[&str], input: &Value) -> Value {
 
 fn request() -> Value {
     let call = json!({"type": "call", "id": "c1", "name": "read_file", "arguments": {"path": "a.rs"}});
-    let result = json!({"type": "result", "id": "c1", "name": "read_file", "ending": "done", "content": "fn a() {}"});
+    let images = json!([{"media_type": "image/png", "data": "iVBORw0KGgo="}]);
+    let result = json!({
+        "type": "result", "id": "c1", "name": "read_file", "ending": "done", "content": "fn a() {}", "images": images,
+    });
     json!({
         "model": "m-1",
         "messages": [
@@ -33,12 +36,13 @@ fn every_wire_writes_the_same_history() {
         let out = encoded(&world, &["--wire", wire.name()], &request());
         assert_eq!((&out["wire"], &out["path"]), (&json!(wire.name()), &json!(wire.endpoint("m-1", true))), "{out}");
         let body = out["body"].to_string();
-        for words in ["read_file", "a.rs", "fn a() {}", "Read a.rs."] {
+        for words in ["read_file", "a.rs", "fn a() {}", "Read a.rs.", "iVBORw0KGgo="] {
             assert!(body.contains(words), "{wire}: no {words} in {body}");
         }
         // What one wire wrote, another reads.
         let again = encoded(&world, &["--wire", "anthropic", "--from", wire.name()], &out["body"]);
         assert_eq!(again["body"]["messages"][1]["content"][0]["input"], json!({"path": "a.rs"}), "{wire}: {again}");
+        assert!(again["body"].to_string().contains("iVBORw0KGgo="), "{wire}: {again}");
     }
 }
 
@@ -50,6 +54,9 @@ fn a_prompted_request_has_words_instead_of_tools() {
     assert_eq!((&body["model"], body.get("tools")), (&json!("other"), None));
     assert!(body["messages"][0]["content"].as_str().unwrap().contains("<read_file>"), "{body}");
     assert!(body["messages"][2]["content"].as_str().unwrap().contains("<path>a.rs</path>"), "{body}");
+    let shown = &body["messages"][3]["content"];
+    assert!(shown[0]["text"].as_str().unwrap().contains("fn a() {}"), "{body}");
+    assert_eq!(shown[1]["image_url"]["url"], "data:image/png;base64,iVBORw0KGgo=", "{body}");
 }
 
 #[test]

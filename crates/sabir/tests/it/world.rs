@@ -69,9 +69,10 @@ impl Way {
     }
 }
 
-/// The built-in tools, as the binary offers them.
+/// The built-in tools, as the binary knows them.
 fn offered() -> ToolSet {
-    ToolSet::new(sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect()).unwrap()
+    let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
+    ToolSet::with_unoffered(specs, sabir_tools::unoffered_specs()).unwrap()
 }
 
 fn call(name: &str, arguments: &Value) -> Call {

@@ -1,0 +1,143 @@
+//! What became of the files that an edit tool changed, and how it is told.
+
+use std::collections::BTreeSet;
+
+use sabir_agent::ToolOutput;
+use sabir_workspace::WorkPath;
+use sabir_workspace::edit::{EditFault, Edited, Level};
+
+use crate::ground::Ground;
+use crate::text_file::TextFile;
+use crate::words::{self, count};
+
+const MAX_FAULTS: usize = 10;
+/// Of all diffs of one result together; beyond that files are only named.
+const MAX_DIFF_BYTES: usize = 16 << 10;
+
+/// What was done, in the order in which the model asked for it.
+pub(crate) struct Edits(pub(crate) Vec<Done>);
+
+/// What was done to one file.
+pub(crate) enum Done {
+    /// It is new.
+    Added {
+        path: WorkPath,
+        lines: usize,
+    },
+    Deleted {
+        path: WorkPath,
+    },
+    Changed(Changed),
+}
+
+/// A file that holds something else now, or is elsewhere.
+pub(crate) struct Changed {
+    pub(crate) path: WorkPath,
+    pub(crate) moved_to: Option<WorkPath>,
+    /// What was changed: so many `block`s, `place`s, `hunk`s.
+    pub(crate) count: usize,
+    pub(crate) noun: &'static str,
+    /// The changed lines, with the new line numbers.
+    pub(crate) diff: String,
+    /// What the model should know of how it was understood.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Changed {
+    /// A text before and after its change.
+    pub(crate) fn new(path: WorkPath, old: &str, edited: &Edited, noun: &'static str) -> Self {
+        let diff = words::diff(old, &edited.content);
+        Self { path, moved_to: None, count: edited.hunks.len(), noun, diff, notes: notes(edited, noun) }
+    }
+
+    fn words(&self, room: usize) -> String {
+        let Self { path, moved_to, count: times, noun, diff, notes } = self;
+        let times = count(*times, noun);
+        let mut words = match moved_to {
+            None => format!("Changed `{path}`, {times}"),
+            Some(to) if diff.is_empty() => format!("Moved `{path}` to `{to}`, unchanged"),
+            Some(to) => format!("Moved `{path}` to `{to}`, and changed it, {times}"),
+        };
+        match diff.len() {
+            0 => words.push('.'),
+            length if length > room => words.push_str(". [No room for its diff.]"),
+            _ => words.push_str(&format!(":\n{diff}")),
+        }
+        words.extend(notes.iter().map(|note| format!("\n[{note}]")));
+        words
+    }
+}
+
+/// What is to be said of parts that were not found exactly as the model wrote them.
+fn notes(edited: &Edited, noun: &str) -> Vec<String> {
+    let inexact = [
+        (Level::Normalised, "but for blanks at the ends of lines or typographic characters"),
+        (Level::Shifted, "with other indentation, to which the new lines were shifted"),
+    ];
+    let note = |(level, how)| {
+        let found = edited.hunks.iter().filter(|hunk| hunk.level == level).map(|hunk| hunk.block);
+        let numbers: BTreeSet<_> = found.collect();
+        let numbers: Vec<_> = numbers.iter().map(usize::to_string).collect();
+        match numbers.as_slice() {
+            [] => None,
+            [_] if edited.hunks.iter().all(|hunk| hunk.level == level) => {
+                Some(format!("Found {how}. Check the result."))
+            }
+            numbers => Some(format!("Found {how}: {noun} {}. Check the result.", numbers.join(", "))),
+        }
+    };
+    inexact.into_iter().filter_map(note).collect()
+}
+
+impl From<Edits> for ToolOutput {
+    fn from(Edits(all): Edits) -> Self {
+        let (mut words, mut room) = (Vec::new(), MAX_DIFF_BYTES);
+        for done in &all {
+            words.push(match done {
+                Done::Added { path, lines } => format!("Wrote {} to the new file `{path}`.", count(*lines, "line")),
+                Done::Deleted { path } => format!("Deleted `{path}`."),
+                Done::Changed(changed) => {
+                    // A single diff is capped where it is made, and always shown.
+                    let own = if all.len() == 1 { usize::MAX } else { room };
+                    room = room.saturating_sub(changed.diff.len());
+                    changed.words(own)
+                }
+            });
+        }
+        Self::done(words.join("\n"))
+    }
+}
+
+/// The whole edit of one file: all of it or nothing.
+pub(crate) fn one(
+    ground: &Ground,
+    file: TextFile,
+    edited: Result<Edited, Vec<EditFault>>,
+    noun: &'static str,
+) -> Result<Edits, String> {
+    let edited = edited.map_err(|faults| explain(&file.path, &faults))?;
+    if edited.content == file.content {
+        return Err(unchanged(&file.path));
+    }
+    ground.make(&[file.change(&edited.content)?], &[&edited.content])?;
+    Ok(Edits(vec![Done::Changed(Changed::new(file.path, &file.content, &edited, noun))]))
+}
+
+/// What is wrong with the edit of one file.
+fn explain(path: &WorkPath, faults: &[EditFault]) -> String {
+    format!("Nothing was changed in `{path}`:{}", listed(faults))
+}
+
+/// Says that an edit makes no difference.
+pub(crate) fn unchanged(path: &WorkPath) -> String {
+    format!("`{path}` holds exactly that already; nothing was written.")
+}
+
+/// Faults, a line each and the lines of the text that help.
+pub(crate) fn listed(faults: &[EditFault]) -> String {
+    let mut words: String = faults.iter().take(MAX_FAULTS).map(|fault| format!("\n{fault}")).collect();
+    if let Some(more @ 1..) = faults.len().checked_sub(MAX_FAULTS) {
+        words.push_str(&format!("\n[{more} more of the kind.]"));
+    }
+    words
+}

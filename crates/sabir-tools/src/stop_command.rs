@@ -1,0 +1,87 @@
+//! `stop_command`: ends a job.
+
+use std::sync::Arc;
+
+use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_workspace::{End, JobState, Jobs, Line, OutputError, OutputInfo, PageOptions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::built_in::BuiltIn;
+use crate::read_command_output::{numbered, state};
+use crate::words;
+
+const LAST_LINES: u64 = 20;
+const MAX_BYTES: usize = 4 << 10;
+const MAX_LINE_BYTES: usize = 500;
+
+/// The tool.
+pub(crate) struct StopCommand(pub(crate) Arc<Jobs>);
+
+/// Stop a job.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// Its number.
+    job: u32,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Whether it had ended before.
+    ended_already: bool,
+    info: OutputInfo,
+    /// The last lines; nothing where they cannot be shown.
+    lines: Vec<Line>,
+}
+
+impl BuiltIn for StopCommand {
+    type Input = Input;
+    type Output = Output;
+    const NAME: &'static str = "stop_command";
+    const MANUAL: &'static str = include_str!("specs/stop_command.md");
+    const READS_ONLY: bool = false;
+
+    fn example() -> Value {
+        json!({"job": 1})
+    }
+
+    fn access(&self, _: &Input) -> Access {
+        Access::Nothing
+    }
+
+    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Output, String> {
+        let explain = |error: OutputError| format!("{}.", words::capitalised(&error.to_string()));
+        let before = self.0.info(input.job).map_err(explain)?;
+        self.0.stop(input.job).await.map_err(explain)?;
+        let info = self.0.info(input.job).map_err(explain)?;
+        let jobs = Arc::clone(&self.0);
+        words::blocking(move || {
+            let first = info.lines.saturating_sub(LAST_LINES) + 1;
+            let options = PageOptions { first, last: u64::MAX, max_bytes: MAX_BYTES, max_line_bytes: MAX_LINE_BYTES };
+            // What it printed is only an addition: that it ended is told in any case.
+            let lines = jobs.page(info.number, &options).unwrap_or_default();
+            Ok(Output { ended_already: before.state != JobState::Running, info, lines })
+        })
+        .await
+    }
+}
+
+impl From<Output> for ToolOutput {
+    fn from(Output { ended_already, info, lines }: Output) -> Self {
+        let (number, state) = (info.number, state(&info.state));
+        let stopped = matches!(&info.state, JobState::Ended(ending) if ending.end == End::Cancelled);
+        let mut words = match ended_already {
+            true => format!("Job {number} had ended already: {state}."),
+            false if stopped => format!("Job {number} was stopped, with all that it had started."),
+            false => format!("Job {number} ended: {state}."),
+        };
+        if let Some(first) = lines.first() {
+            words.push_str(" Last lines:\n");
+            words.push_str(numbered(&lines, first.number).trim_end_matches('\n'));
+        }
+        Self::done(words)
+    }
+}

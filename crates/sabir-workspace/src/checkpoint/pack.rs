@@ -1,0 +1,148 @@
+//! Packs: files that hold objects, written once and never changed.
+//!
+//! ```text
+//! SABIRPK1 │ object bytes, one behind the other │ index │ trailer
+//! index entry: kind (1) │ SHA-256 (32) │ offset (8) │ length (8)
+//! trailer: offset of the index (8) │ CRC-32 of the index (4) │ SABIREND
+//! ```
+//!
+//! A pack is written under a temporary name, synced, and renamed. A file with the end of its name that has no good trailer never
+//! was a pack that anybody relies on.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::encoding::{Reader, Writer};
+use super::object::{Kind, ObjectId};
+
+const HEAD: &[u8; 8] = b"SABIRPK1";
+const TAIL: &[u8; 8] = b"SABIREND";
+const TRAILER_BYTES: u64 = 20;
+const ENTRY_BYTES: u64 = 49;
+pub(super) const TEMP_END: &str = ".tmp";
+pub(super) const PACK_END: &str = ".pack";
+
+/// Where an object lies in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    pub(super) kind: Kind,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+/// What a pack holds.
+pub(super) type Index = Vec<(ObjectId, Span)>;
+
+/// A pack that is being written. Dropping it unfinished removes it.
+#[derive(Debug)]
+pub(super) struct PackWriter {
+    file: BufWriter<File>,
+    temp: PathBuf,
+    objects: Index,
+    written: u64,
+    finished: bool,
+}
+
+impl PackWriter {
+    pub(super) fn create(folder: &Path, number: u64) -> io::Result<Self> {
+        let temp = folder.join(format!("{number:08}{TEMP_END}"));
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        let mut pack = Self { file: BufWriter::new(file), temp, objects: Vec::new(), written: 0, finished: false };
+        pack.put(HEAD)?;
+        Ok(pack)
+    }
+
+    pub(super) fn add(&mut self, kind: Kind, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
+        let span = Span { kind, offset: self.written, length: bytes.len() as u64 };
+        self.put(bytes)?;
+        self.objects.push((id, span));
+        Ok(())
+    }
+
+    /// Makes it last under its name. Returns what it holds, and its size in bytes.
+    pub(super) fn finish(mut self, folder: &Path, number: u64) -> io::Result<(Index, u64)> {
+        let at = self.written;
+        let mut index = Writer::default();
+        for (id, span) in &self.objects {
+            index.u8(span.kind.number());
+            index.id(*id);
+            index.u64(span.offset);
+            index.u64(span.length);
+        }
+        let mut trailer = Writer::default();
+        trailer.u64(at);
+        trailer.u32(crc32fast::hash(&index.0));
+        self.put(&index.0)?;
+        self.put(&trailer.0)?;
+        self.put(TAIL)?;
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        std::fs::rename(&self.temp, folder.join(name(number)))?;
+        self.finished = true;
+        File::open(folder)?.sync_all()?;
+        Ok((std::mem::take(&mut self.objects), self.written))
+    }
+
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+impl Drop for PackWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            _ = std::fs::remove_file(&self.temp);
+        }
+    }
+}
+
+pub(super) fn name(number: u64) -> String {
+    format!("{number:08}{PACK_END}")
+}
+
+/// The index of a pack and its size in bytes; the index is `None` where the file is no whole pack.
+pub(super) fn read_index(path: &Path) -> io::Result<(Option<Index>, u64)> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let Some(end) = size.checked_sub(TRAILER_BYTES) else { return Ok((None, size)) };
+    let mut trailer = [0; 20];
+    file.read_exact_at(&mut trailer, end)?;
+    let mut from = Reader::new(&trailer);
+    let head = (from.u64(), from.u32(), from.take(8));
+    let (Some(at), Some(crc), Some(tail)) = head else { return Ok((None, size)) };
+    let Some(length) = end.checked_sub(at).filter(|length| length % ENTRY_BYTES == 0 && tail == TAIL) else {
+        return Ok((None, size));
+    };
+    let mut index = vec![0; usize::try_from(length).unwrap_or_default()];
+    file.read_exact_at(&mut index, at)?;
+    if crc32fast::hash(&index) != crc {
+        return Ok((None, size));
+    }
+    let mut from = Reader::new(&index);
+    let mut objects = Vec::new();
+    while let (Some(kind), Some(id), Some(offset), Some(length)) = (from.u8(), from.id(), from.u64(), from.u64()) {
+        if let Some(kind) = Kind::of(kind) {
+            objects.push((id, Span { kind, offset, length }));
+        }
+    }
+    Ok((Some(objects), size))
+}
+
+/// The bytes at a place of a file.
+pub(super) fn read_span(path: &Path, span: Span) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if span.offset.saturating_add(span.length) > file.metadata()?.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut bytes = vec![0; usize::try_from(span.length).unwrap_or_default()];
+    file.read_exact_at(&mut bytes, span.offset)?;
+    Ok(bytes)
+}

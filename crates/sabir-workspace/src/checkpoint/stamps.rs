@@ -1,0 +1,145 @@
+//! What files looked like when they were read last, so that a file which looks the same need not be read again.
+//!
+//! A file that was changed within two seconds before it was read is not remembered: it can change once more and look the same,
+//! on file systems whose times are coarse.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Stat;
+
+use super::encoding::{Reader, Writer};
+use super::object::ObjectId;
+
+const HEAD: &[u8; 8] = b"SABIRST1";
+/// How long a file must have been left alone, in milliseconds.
+const QUIET_MS: i128 = 2000;
+
+/// What a file looks like without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    size: u64,
+    inode: u64,
+    modified: i128,
+    changed: i128,
+}
+
+/// A remembered file.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) name: PathBuf,
+    pub(super) stamp: Stamp,
+    pub(super) content: ObjectId,
+}
+
+/// The files of a workspace, by their folder, in the order of their names.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    pub(super) folders: HashMap<PathBuf, Vec<Known>>,
+    /// How many files were read since this was written last.
+    pub(super) fresh: usize,
+}
+
+impl Stamp {
+    pub(super) fn of(found: &Stat) -> Self {
+        let nanoseconds = |seconds: i64, rest: i128| i128::from(seconds) * 1_000_000_000 + rest;
+        Self {
+            size: found.st_size.cast_unsigned(),
+            inode: found.st_ino,
+            modified: nanoseconds(found.st_mtime, i128::from(found.st_mtime_nsec)),
+            changed: nanoseconds(found.st_ctime, i128::from(found.st_ctime_nsec)),
+        }
+    }
+
+    /// Whether the file has been left alone long enough at that moment.
+    pub(super) fn is_quiet(&self, now_ms: u64) -> bool {
+        self.modified.max(self.changed) / 1_000_000 + QUIET_MS < i128::from(now_ms)
+    }
+
+    /// A number that changes with the file.
+    pub(super) fn number(&self) -> u64 {
+        let mut out = Writer::default();
+        out.u64(self.size);
+        out.u64(self.inode);
+        out.0.extend_from_slice(&self.modified.to_le_bytes());
+        let id = ObjectId::of(&out.0);
+        id.bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+impl Stamps {
+    /// What was remembered of a file, if it looks the same.
+    pub(super) fn find(&self, folder: &Path, name: &Path, stamp: Stamp) -> Option<ObjectId> {
+        let known = self.folders.get(folder)?;
+        let at = known.binary_search_by(|known| known.name.as_os_str().cmp(name.as_os_str())).ok()?;
+        known.get(at).filter(|known| known.stamp == stamp).map(|known| known.content)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.folders.values().map(Vec::len).sum()
+    }
+
+    /// Reads what was written; what is not whole is worth nothing, and no error.
+    pub(super) fn read(path: &Path) -> Self {
+        std::fs::read(path).ok().and_then(|bytes| Self::decode(&bytes)).unwrap_or_default()
+    }
+
+    pub(super) fn write(&mut self, path: &Path) -> io::Result<()> {
+        let bytes = self.encode();
+        let temp = path.with_extension("tmp");
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        let written = file.write_all(&bytes).and_then(|()| std::fs::rename(&temp, path));
+        if written.is_err() {
+            _ = std::fs::remove_file(&temp);
+        }
+        self.fresh = 0;
+        written
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        for (folder, files) in &self.folders {
+            out.path(folder);
+            out.u32(u32::try_from(files.len()).unwrap_or(u32::MAX));
+            for file in files {
+                out.path(&file.name);
+                out.u64(file.stamp.size);
+                out.u64(file.stamp.inode);
+                out.0.extend_from_slice(&file.stamp.modified.to_le_bytes());
+                out.0.extend_from_slice(&file.stamp.changed.to_le_bytes());
+                out.id(file.content);
+            }
+        }
+        let mut whole = Writer(HEAD.to_vec());
+        whole.u32(crc32fast::hash(&out.0));
+        whole.0.extend_from_slice(&out.0);
+        whole.0
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(HEAD)?;
+        let (crc, rest) = rest.split_first_chunk::<4>()?;
+        if crc32fast::hash(rest) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let mut from = Reader::new(rest);
+        let mut stamps = Self::default();
+        while !from.is_empty() {
+            let folder = from.path()?;
+            let count = from.u32()?;
+            let mut files = Vec::new();
+            for _ in 0..count {
+                let name = from.path()?;
+                let (size, inode) = (from.u64()?, from.u64()?);
+                let modified = i128::from_le_bytes(from.take(16)?.try_into().ok()?);
+                let changed = i128::from_le_bytes(from.take(16)?.try_into().ok()?);
+                files.push(Known { name, stamp: Stamp { size, inode, modified, changed }, content: from.id()? });
+            }
+            stamps.folders.insert(folder, files);
+        }
+        Some(stamps)
+    }
+}

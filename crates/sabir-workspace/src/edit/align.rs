@@ -1,0 +1,194 @@
+//! Which lines of a replacement are lines of what it replaces.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+use super::normal::normal;
+
+/// Up to this product of lengths the longest agreement is looked for; beyond, lines that occur once must do.
+const MAX_PRODUCT: usize = 1 << 20;
+
+/// For each line of the replacement, which line of the wanted ones it is, if it is one. Rising.
+///
+/// A line is the same when it is the same text. Where the text's own line (`found`) is not quite the wanted one, a line of the
+/// replacement that is the wanted one in normal form is meant to stay, too.
+pub(super) fn align(found: &[&str], wanted: &[&str], replacement: &[&str]) -> Vec<Option<usize>> {
+    let is_noisy = |(found, wanted): &(&&str, &&str)| found != wanted;
+    let noisy: HashSet<_> = found.iter().zip(wanted).filter(is_noisy).map(|(_, wanted)| normal(wanted)).collect();
+    if noisy.is_empty() {
+        return pairs(wanted, replacement);
+    }
+    let exact: HashSet<&str> =
+        found.iter().zip(wanted).filter(|pair| !is_noisy(pair)).map(|(_, wanted)| *wanted).collect();
+    let old: Vec<_> = found
+        .iter()
+        .zip(wanted)
+        .map(|(found, wanted)| if found == wanted { (true, (*wanted).into()) } else { (false, normal(wanted)) })
+        .collect();
+    let new: Vec<_> = replacement
+        .iter()
+        .map(|line| match normal(line) {
+            normal if !exact.contains(line) && noisy.contains(&normal) => (false, normal),
+            _ => (true, (*line).into()),
+        })
+        .collect();
+    pairs(&old, &new)
+}
+
+/// For each line of a replacement, the one of `count` lines whose ending it takes: itself where it is kept; else the line whose
+/// place it takes; else, where nothing goes, the line before. `None`: that one stands before all of them.
+pub(super) fn models(kept: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
+    let mut next = count;
+    let mut nexts: Vec<usize> = kept
+        .iter()
+        .rev()
+        .map(|kept| {
+            next = kept.unwrap_or(next);
+            next
+        })
+        .collect();
+    nexts.reverse();
+    // The first line that was neither kept nor replaced yet.
+    let mut gap = 0;
+    let model = |(kept, next): (&Option<usize>, usize)| match kept {
+        Some(index) => {
+            gap = index + 1;
+            Some(*index)
+        }
+        None if gap < next => {
+            let model = gap;
+            gap = (gap + 1).min(next - 1);
+            Some(model)
+        }
+        None => gap.checked_sub(1),
+    };
+    kept.iter().zip(nexts).map(model).collect()
+}
+
+fn pairs<T: Eq + Hash>(old: &[T], new: &[T]) -> Vec<Option<usize>> {
+    let mut pairs = vec![None; new.len()];
+    let mut numbers = HashMap::new();
+    let mut number = |item| {
+        let next = numbers.len();
+        *numbers.entry(item).or_insert(next)
+    };
+    let old: Vec<usize> = old.iter().map(&mut number).collect();
+    let new: Vec<usize> = new.iter().map(&mut number).collect();
+    between(&old, &new, (0, 0), Depth::Whole, &mut pairs);
+    pairs
+}
+
+/// Whether lines that occur once may still be looked for.
+#[derive(Clone, Copy, PartialEq)]
+enum Depth {
+    Whole,
+    Gap,
+}
+
+fn between(old: &[usize], new: &[usize], at: (usize, usize), depth: Depth, pairs: &mut [Option<usize>]) {
+    let mut put = |old_index: usize, new_index: usize| {
+        if let Some(pair) = pairs.get_mut(at.1 + new_index) {
+            *pair = Some(at.0 + old_index);
+        }
+    };
+    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let room = old.len().min(new.len()) - prefix;
+    let suffix = old.iter().rev().zip(new.iter().rev()).take(room).take_while(|(a, b)| a == b).count();
+    (0..prefix).for_each(|index| put(index, index));
+    (1..=suffix).for_each(|back| put(old.len() - back, new.len() - back));
+    let (old_end, new_end) = (old.len() - suffix, new.len() - suffix);
+    let (old_rest, new_rest) =
+        (old.get(prefix..old_end).unwrap_or_default(), new.get(prefix..new_end).unwrap_or_default());
+    if old_rest.len().saturating_mul(new_rest.len()) <= MAX_PRODUCT {
+        for op in capture_diff_slices(Algorithm::Myers, old_rest, new_rest) {
+            if let DiffOp::Equal { old_index, new_index, len } = op {
+                (0..len).for_each(|step| put(prefix + old_index + step, prefix + new_index + step));
+            }
+        }
+    } else if depth == Depth::Whole {
+        let anchors: Vec<_> =
+            anchors(old_rest, new_rest).into_iter().map(|(old, new)| (prefix + old, prefix + new)).collect();
+        anchors.iter().for_each(|(old, new)| put(*old, *new));
+        let mut next = (prefix, prefix);
+        for (old_index, new_index) in anchors.into_iter().chain([(old_end, new_end)]) {
+            let (old, new) = (old.get(next.0..old_index), new.get(next.1..new_index));
+            let at = (at.0 + next.0, at.1 + next.1);
+            between(old.unwrap_or_default(), new.unwrap_or_default(), at, Depth::Gap, pairs);
+            next = (old_index + 1, new_index + 1);
+        }
+    }
+}
+
+/// The longest rising run of numbers that occur once on both sides.
+fn anchors(old: &[usize], new: &[usize]) -> Vec<(usize, usize)> {
+    let once = |side: &[usize]| {
+        let mut seen: HashMap<usize, Option<usize>> = HashMap::new();
+        for (index, number) in side.iter().enumerate() {
+            seen.entry(*number).and_modify(|place| *place = None).or_insert(Some(index));
+        }
+        seen
+    };
+    let (old_once, new_once) = (once(old), once(new));
+    let mut both: Vec<(usize, usize)> =
+        old_once.into_iter().filter_map(|(number, place)| Some((place?, (*new_once.get(&number)?)?))).collect();
+    both.sort_unstable();
+    // Patience: the top of each pile is the smallest end of a run of that length.
+    let mut tops: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = Vec::new();
+    for (index, (_, new)) in both.iter().enumerate() {
+        let pile = tops.partition_point(|top| both.get(*top).is_some_and(|(_, at)| at < new));
+        before.push(pile.checked_sub(1).and_then(|pile| tops.get(pile).copied()));
+        match tops.get_mut(pile) {
+            Some(top) => *top = index,
+            None => tops.push(index),
+        }
+    }
+    let mut run: Vec<_> = std::iter::successors(tops.last().copied(), |index| before.get(*index).copied().flatten())
+        .filter_map(|index| both.get(index).copied())
+        .collect();
+    run.reverse();
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(wanted: &str, replacement: &str, expected: &[(usize, usize)]) {
+        let (wanted, replacement): (Vec<_>, Vec<_>) = (wanted.split(' ').collect(), replacement.split(' ').collect());
+        let found = align(&wanted, &wanted, &replacement);
+        let found: Vec<_> = found.iter().enumerate().filter_map(|(new, old)| Some(((*old)?, new))).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn small() {
+        check("a b c", "a x c", &[(0, 0), (2, 2)]);
+        check("a b c d e", "a x b c y e", &[(0, 0), (1, 2), (2, 3), (4, 5)]);
+        check("a", "b", &[]);
+    }
+
+    #[test]
+    fn noise() {
+        let found = ["a  ", "\"q\"", "c"];
+        let wanted = ["a", "\"q\"", "c"];
+        assert_eq!(
+            align(&found, &wanted, &["a ", "“q”", "c"]),
+            [Some(0), None, Some(2)],
+            "a change of quotes stays one"
+        );
+    }
+
+    #[test]
+    fn large() {
+        let old: Vec<usize> = (0..5000).collect();
+        let new: Vec<usize> = (0..5000).map(|number| if number % 100 == 0 { 9000 + number } else { number }).collect();
+        let found = pairs(&old, &new);
+        assert!(found.iter().enumerate().all(|(new, old)| *old == (new % 100 != 0).then_some(new)));
+        let same = pairs(&vec![1; 50_000], &[vec![2], vec![1; 40_000], vec![3]].concat());
+        assert_eq!(same.len(), 40_002);
+    }
+}

@@ -1,0 +1,244 @@
+//! A text cut into lines, and where given lines are in it.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::Level;
+use super::normal::{bare, indentation, normal};
+
+/// A text cut into lines.
+pub(super) struct Lines<'a> {
+    raw: Vec<&'a str>,
+    bare: Vec<&'a str>,
+    tables: [OnceCell<Table<'a>>; 3],
+}
+
+/// The lines of a text as numbers, equal ones having the same. What equal means is the level's affair.
+struct Table<'a> {
+    numbers: HashMap<Cow<'a, str>, u32>,
+    lines: Vec<u32>,
+    /// Where each number's places begin in `places`.
+    starts: Vec<usize>,
+    places: Vec<usize>,
+}
+
+/// How the indentation of lines differs from that of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shift<'a> {
+    /// The text's lines have this in front.
+    Add(&'a str),
+    /// The text's lines lack this.
+    Remove(&'a str),
+}
+
+impl<'a> Lines<'a> {
+    /// Lines end at a line feed; in a text that has none, at a carriage return.
+    pub(super) fn of(text: &'a str) -> Self {
+        let end = if text.contains('\n') { '\n' } else { '\r' };
+        let raw: Vec<&str> = text.split_inclusive(end).collect();
+        let bare = raw.iter().map(|line| without_ending(line)).collect();
+        Self { raw, bare, tables: Default::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The lines with their endings.
+    pub(super) fn raw(&self, range: Range<usize>) -> &[&'a str] {
+        self.raw.get(range).unwrap_or_default()
+    }
+
+    /// The lines without their endings.
+    pub(super) fn bares(&self, range: Range<usize>) -> &[&'a str] {
+        self.bare.get(range).unwrap_or_default()
+    }
+
+    /// A line without its ending; `None` past the end.
+    pub(super) fn bare(&self, index: usize) -> Option<&'a str> {
+        self.bare.get(index).copied()
+    }
+
+    /// Whether the text ends without an ending of a line.
+    pub(super) fn last_is_open(&self) -> bool {
+        self.raw.last().is_some_and(|line| ending(line).is_empty())
+    }
+
+    /// The ending of a line; of the line before where it has none or is past the end, and of most lines where that has none.
+    pub(super) fn ending_near(&self, index: usize) -> &'a str {
+        let own = |index: Option<usize>| {
+            let line = self.raw.get(index?)?;
+            Some(ending(line)).filter(|ending| !ending.is_empty())
+        };
+        own(Some(index)).or_else(|| own(index.checked_sub(1))).unwrap_or_else(|| self.usual_ending())
+    }
+
+    /// The ending that most lines have.
+    pub(super) fn usual_ending(&self) -> &'a str {
+        let with = |wanted: &str| self.raw.iter().filter(|line| ending(line) == wanted).count();
+        let (crlf, lf) = (with("\r\n"), with("\n"));
+        match () {
+            () if crlf > lf => "\r\n",
+            () if lf == 0 && with("\r") > 0 => "\r",
+            () => "\n",
+        }
+    }
+
+    /// The line indexes at which the wanted lines begin, overlapping places too, at most `limit`. Linear in the text at worst.
+    pub(super) fn places(&self, level: Level, wanted: &[&str], limit: usize) -> Vec<usize> {
+        let table = self.table(level);
+        let Some(numbers) = wanted.iter().map(|line| table.number(level, line)).collect::<Option<Vec<u32>>>() else {
+            return Vec::new();
+        };
+        let Some((rare, offset)) = numbers.iter().zip(0..).min_by_key(|(number, _)| table.at(**number).len()) else {
+            return Vec::new();
+        };
+        let candidates = table.at(*rare);
+        let is_here = |start: usize| table.lines.get(start..start + numbers.len()) == Some(numbers.as_slice());
+        let fits = |start: &usize| level != Level::Shifted || self.shift(*start, wanted).is_some();
+        if candidates.len().saturating_mul(numbers.len()) <= 4 * table.lines.len() {
+            let starts = candidates.iter().filter_map(|place| place.checked_sub(offset));
+            return starts.filter(|start| is_here(*start)).filter(fits).take(limit).collect();
+        }
+        every(&table.lines, &numbers).filter(fits).take(limit).collect()
+    }
+
+    /// Where a line's like begins, indentation and typography aside.
+    pub(super) fn like(&self, line: &str) -> &[usize] {
+        let table = self.table(Level::Shifted);
+        table.number(Level::Shifted, line).map_or(&[], |number| table.at(number))
+    }
+
+    /// How the lines at a place are indented beside the wanted ones: all by the same more, or all by the same less. Blank lines
+    /// say nothing.
+    pub(super) fn shift<'b>(&self, start: usize, wanted: &[&'b str]) -> Option<Shift<'b>>
+    where
+        'a: 'b,
+    {
+        let mut shift = None;
+        for (&text, &wanted) in self.bares(start..start + wanted.len()).iter().zip(wanted) {
+            if bare(wanted).is_empty() {
+                continue;
+            }
+            let (text, wanted) = (indentation(text), indentation(wanted));
+            let here = match text.strip_suffix(wanted) {
+                Some(more) => Shift::Add(more),
+                None => Shift::Remove(wanted.strip_suffix(text)?),
+            };
+            if *shift.get_or_insert(here.clone()) != here {
+                return None;
+            }
+        }
+        shift
+    }
+
+    fn table(&self, level: Level) -> &Table<'a> {
+        let [exact, normalised, shifted] = &self.tables;
+        let cell = match level {
+            Level::Exact => exact,
+            Level::Normalised => normalised,
+            Level::Shifted => shifted,
+        };
+        cell.get_or_init(|| Table::of(self.bare.iter().map(|line| key(level, line))))
+    }
+}
+
+impl<'a> Table<'a> {
+    fn of(keys: impl Iterator<Item = Cow<'a, str>>) -> Self {
+        let mut numbers = HashMap::new();
+        let lines: Vec<u32> = keys
+            .map(|key| {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                *numbers.entry(key).or_insert(next)
+            })
+            .collect();
+        let mut starts = vec![0; numbers.len() + 1];
+        for &number in &lines {
+            if let Some(count) = starts.get_mut(number as usize + 1) {
+                *count += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut free = starts.clone();
+        let mut places = vec![0; lines.len()];
+        for (index, &number) in lines.iter().enumerate() {
+            if let Some(at) = free.get_mut(number as usize) {
+                if let Some(place) = places.get_mut(*at) {
+                    *place = index;
+                }
+                *at += 1;
+            }
+        }
+        Self { numbers, lines, starts, places }
+    }
+
+    fn number(&self, level: Level, line: &str) -> Option<u32> {
+        self.numbers.get(&key(level, line)).copied()
+    }
+
+    fn at(&self, number: u32) -> &[usize] {
+        let start = self.starts.get(number as usize).copied().unwrap_or_default();
+        let end = self.starts.get(number as usize + 1).copied().unwrap_or_default();
+        self.places.get(start..end).unwrap_or_default()
+    }
+}
+
+/// The ending of a line, or nothing.
+pub(super) fn ending(line: &str) -> &str {
+    line.strip_prefix(without_ending(line)).unwrap_or_default()
+}
+
+fn without_ending(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// What must be equal for two lines to be equal at a level.
+fn key(level: Level, line: &str) -> Cow<'_, str> {
+    match level {
+        Level::Exact => Cow::Borrowed(line),
+        Level::Normalised => normal(line),
+        Level::Shifted => bare(line),
+    }
+}
+
+/// Every index at which the wanted numbers begin (Knuth, Morris and Pratt, so that a thousand equal lines cost no more than a
+/// thousand different ones).
+fn every<'b>(text: &'b [u32], wanted: &'b [u32]) -> impl Iterator<Item = usize> + 'b {
+    let borders = borders(wanted);
+    let mut matched = 0;
+    text.iter().enumerate().filter_map(move |(index, number)| {
+        matched = advance(wanted, &borders, matched, *number);
+        (matched == wanted.len()).then(|| index + 1 - matched)
+    })
+}
+
+/// For each start of the wanted numbers, how many of its first are also its last.
+fn borders(wanted: &[u32]) -> Vec<usize> {
+    let mut borders = vec![0; wanted.len().min(1)];
+    let mut matched = 0;
+    for number in wanted.iter().skip(1) {
+        matched = advance(wanted, &borders, matched, *number);
+        borders.push(matched);
+    }
+    borders
+}
+
+/// How many numbers are matched after one more of the text, when `matched` were before it.
+fn advance(wanted: &[u32], borders: &[usize], mut matched: usize, number: u32) -> usize {
+    loop {
+        if wanted.get(matched) == Some(&number) {
+            return matched + 1;
+        }
+        match matched.checked_sub(1).and_then(|last| borders.get(last)) {
+            Some(&shorter) => matched = shorter,
+            None => return 0,
+        }
+    }
+}

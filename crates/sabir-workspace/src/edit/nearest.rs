@@ -1,0 +1,58 @@
+//! Where lines that are not in a text were most likely meant to be.
+
+use std::collections::HashMap;
+
+use super::lines::Lines;
+use super::normal::{bare, indentation, normal};
+
+/// A line that occurs more often than this says nothing about where a block belongs.
+const MAX_VOTES: usize = 64;
+/// No more of a line is compared when resemblance is what is left.
+const MAX_COMPARED: usize = 200;
+
+/// The index where the wanted lines most likely were meant to begin: the one that the most lines agree on, indentation and
+/// typography aside; else that of a line like the first telling one. `None` when there is nothing like it.
+pub(super) fn nearest(lines: &Lines<'_>, wanted: &[&str]) -> Option<usize> {
+    let mut votes: HashMap<usize, usize> = HashMap::new();
+    for (offset, line) in wanted.iter().enumerate().filter(|(_, line)| !bare(line).is_empty()) {
+        let found = lines.like(line);
+        if found.len() <= MAX_VOTES {
+            found.iter().for_each(|index| *votes.entry(index.saturating_sub(offset)).or_default() += 1);
+        }
+    }
+    let agreed = votes.into_iter().max_by_key(|&(start, count)| (count, std::cmp::Reverse(start)));
+    agreed.map(|(start, _)| start).or_else(|| resembling(lines, wanted))
+}
+
+/// How a line of the text differs from the wanted one, as a clause.
+pub(super) fn difference(found: Option<&str>, wanted: &str) -> &'static str {
+    let Some(found) = found else {
+        return "lies behind the end of the text";
+    };
+    if normal(found) == normal(wanted) {
+        return "differs only in blanks at its end or in quotes, dashes and spaces";
+    }
+    if bare(found) != bare(wanted) {
+        return "differs";
+    }
+    match (indentation(found).contains('\t'), indentation(wanted).contains('\t')) {
+        (true, false) => "differs only in its indentation, which has tabs in the text",
+        (false, true) => "differs only in its indentation, which has no tabs in the text",
+        _ => "differs only in its indentation",
+    }
+}
+
+/// The line that shares the longest beginning and end with the first telling line of the wanted, if that is half of it.
+fn resembling(lines: &Lines<'_>, wanted: &[&str]) -> Option<usize> {
+    let (offset, first) = wanted.iter().enumerate().find(|(_, line)| !bare(line).is_empty())?;
+    let first = first.trim();
+    let score = |line: &str| {
+        let line = line.trim();
+        let room = line.len().min(first.len()).min(MAX_COMPARED);
+        let start = line.bytes().zip(first.bytes()).take(room).take_while(|(a, b)| a == b).count();
+        start + line.bytes().rev().zip(first.bytes().rev()).take(room - start).take_while(|(a, b)| a == b).count()
+    };
+    let scored = lines.bares(0..lines.len()).iter().enumerate().map(|(index, line)| (score(line), index));
+    let (best, index) = scored.max_by_key(|&(score, index)| (score, std::cmp::Reverse(index)))?;
+    (best * 2 >= first.len().min(MAX_COMPARED)).then(|| index.saturating_sub(offset))
+}

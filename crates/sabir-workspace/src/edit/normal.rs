@@ -1,0 +1,57 @@
+//! What two lines have in common when only white space at their ends and typography differ.
+
+use std::borrow::Cow;
+
+/// The character that another one is taken for; itself for most.
+pub(super) fn plain(c: char) -> char {
+    match c {
+        '\u{2018}'..='\u{201b}' | '\u{2032}' => '\'',
+        '\u{201c}'..='\u{201f}' | '\u{2033}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}' => '-',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => ' ',
+        _ => c,
+    }
+}
+
+/// A line without white space at its end, typographic quotes, dashes and spaces as those of a keyboard.
+pub(super) fn normal(line: &str) -> Cow<'_, str> {
+    let line = if line.is_ascii() { line } else { line.trim_end_matches(|c| plain(c).is_whitespace()) }.trim_end();
+    if line.is_ascii() || line.chars().all(|c| plain(c) == c) {
+        return Cow::Borrowed(line);
+    }
+    Cow::Owned(line.chars().map(plain).collect())
+}
+
+/// [`normal`], without the indentation.
+pub(super) fn bare(line: &str) -> Cow<'_, str> {
+    match normal(line) {
+        Cow::Borrowed(line) => Cow::Borrowed(line.trim_start_matches(is_blank)),
+        Cow::Owned(line) => Cow::Owned(line.trim_start_matches(is_blank).to_owned()),
+    }
+}
+
+/// The tabs and spaces that a line begins with.
+pub(super) fn indentation(line: &str) -> &str {
+    line.strip_suffix(line.trim_start_matches(is_blank)).unwrap_or_default()
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        assert_eq!(normal("  a \t"), "  a");
+        assert_eq!(normal("“a” – ‘b’\u{a0}c\u{a0}"), "\"a\" - 'b' c");
+        assert_eq!(normal("é"), "é");
+        assert_eq!(bare("\t a"), "a");
+        assert_eq!(bare("\u{a0}“"), "\"");
+        assert_eq!(indentation("\t  a b"), "\t  ");
+        assert_eq!(indentation("  "), "  ");
+        assert_eq!(indentation("a"), "");
+    }
+}

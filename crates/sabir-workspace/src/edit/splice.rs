@@ -1,0 +1,149 @@
+//! From changes to the new text.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::align::{align, models};
+use super::fault::{self, EditFault, Origin};
+use super::lines::{Lines, Shift, ending};
+use super::normal::{bare, indentation};
+use super::{Edited, Hunk, Level};
+
+/// One block, hunk or place, and what becomes of it.
+pub(super) struct Change<'a> {
+    pub(super) origin: Origin,
+    pub(super) level: Level,
+    /// Line indexes of the old text, from 0.
+    pub(super) old: Range<usize>,
+    pub(super) new: Vec<NewLine<'a>>,
+}
+
+/// A line of the new text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NewLine<'a> {
+    /// The line of the old text at this index, byte by byte.
+    Kept(usize),
+    /// A line without ending.
+    Fresh(Cow<'a, str>),
+}
+
+/// The lines that a replacement makes of those at `start`, where `wanted` was found. `None`: the replacement cannot follow the
+/// text's indentation.
+pub(super) fn rewritten<'a>(
+    lines: &Lines<'a>,
+    (level, start): (Level, usize),
+    wanted: &[&'a str],
+    replacement: &[&'a str],
+) -> Option<Vec<NewLine<'a>>> {
+    let found = lines.bares(start..start + wanted.len());
+    let kept = align(found, wanted, replacement);
+    let shift = if level == Level::Shifted { lines.shift(start, wanted) } else { None };
+    replacement
+        .iter()
+        .zip(kept)
+        .map(|(line, kept)| match (kept, &shift) {
+            (Some(index), _) => Some(NewLine::Kept(start + index)),
+            (None, Some(shift)) => shifted(line, shift, wanted).map(NewLine::Fresh),
+            (None, None) => Some(NewLine::Fresh(Cow::Borrowed(line))),
+        })
+        .collect()
+}
+
+/// A line indented as the text is. `None` where it has not the indentation that must go, or would mix tabs and spaces of which
+/// the wanted lines show no such mix.
+pub(super) fn shifted<'a>(line: &'a str, shift: &Shift<'_>, wanted: &[&str]) -> Option<Cow<'a, str>> {
+    if bare(line).is_empty() {
+        return Some(Cow::Borrowed(line));
+    }
+    match shift {
+        Shift::Add("") => Some(Cow::Borrowed(line)),
+        Shift::Add(more) => {
+            let other = if more.contains('\t') { ' ' } else { '\t' };
+            let mixes = |line: &str| indentation(line).contains(other);
+            let is_pure = !more.contains(other);
+            if is_pure && mixes(line) && !wanted.iter().any(|line| mixes(line)) {
+                return None;
+            }
+            Some(Cow::Owned([more, line].concat()))
+        }
+        Shift::Remove(less) => line.strip_prefix(less).map(Cow::Borrowed),
+    }
+}
+
+/// Makes all changes, or says which of them are for the same lines.
+pub(super) fn splice(lines: &Lines<'_>, mut changes: Vec<Change<'_>>) -> Result<Edited, Vec<EditFault>> {
+    changes.sort_by_key(|change| (change.old.start, change.old.end));
+    let overlaps: Vec<_> = changes
+        .iter()
+        .zip(changes.iter().skip(1))
+        .filter(|(first, second)| second.old.start < first.old.end)
+        .map(|(first, second)| {
+            let (kept, other) =
+                if first.origin.block < second.origin.block { (first, second) } else { (second, first) };
+            fault::overlap(&other.origin, kept.origin.block, second.old.start + 1)
+        })
+        .collect();
+    if !overlaps.is_empty() {
+        return Err(overlaps);
+    }
+    let mut content = String::new();
+    let mut hunks = Vec::new();
+    let (mut next, mut new_line) = (0, 1);
+    for change in &changes {
+        lines.raw(next..change.old.start).iter().for_each(|line| content.push_str(line));
+        new_line += change.old.start - next;
+        write(&mut content, lines, change);
+        hunks.push(Hunk {
+            block: change.origin.block,
+            old_line: change.old.start + 1,
+            old_lines: change.old.len(),
+            new_line,
+            new_lines: change.new.len(),
+            level: change.level,
+        });
+        new_line += change.new.len();
+        next = change.old.end;
+    }
+    lines.raw(next..lines.len()).iter().for_each(|line| content.push_str(line));
+    Ok(Edited { content, hunks })
+}
+
+/// Writes the lines of one change. A fresh line ends as the line does whose place it takes, or as the one before it; the end of
+/// the file stays open where it was.
+fn write(content: &mut String, lines: &Lines<'_>, change: &Change<'_>) {
+    let is_open = lines.last_is_open() && change.old.end == lines.len();
+    if is_open && change.old.is_empty() {
+        content.push_str(lines.usual_ending());
+    }
+    let start = change.old.start;
+    let kept: Vec<Option<usize>> = change.new.iter().map(|line| line.kept().map(|index| index - start)).collect();
+    let models = models(&kept, change.old.len());
+    for (position, (line, model)) in change.new.iter().zip(models).enumerate() {
+        let is_last = position + 1 == change.new.len();
+        let near = || lines.ending_near(model.map_or(start.saturating_sub(1), |index| start + index));
+        match line {
+            NewLine::Kept(index) => {
+                let raw = lines.raw(*index..index + 1).first().copied().unwrap_or_default();
+                content.push_str(raw);
+                if ending(raw).is_empty() && !is_last {
+                    content.push_str(near());
+                }
+            }
+            NewLine::Fresh(line) => {
+                content.push_str(line);
+                if !(is_last && is_open) {
+                    content.push_str(near());
+                }
+            }
+        }
+    }
+}
+
+impl NewLine<'_> {
+    fn kept(&self) -> Option<usize> {
+        match self {
+            Self::Kept(index) => Some(*index),
+            Self::Fresh(_) => None,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The names in a folder, read through its handle.
+//!
+//! A folder is opened beneath the handle of the workspace, through no link, each time it is looked at. So a folder that is
+//! swapped for a link is a folder that cannot be read, and no name from outside is ever seen; and a tree of any depth needs no
+//! more than one handle at a time in each thread.
+
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags};
+use rustix::io::Errno;
+
+use super::ignored::{Present, Rules};
+use super::temp::TEMP_START;
+use super::{EntryKind, Workspace};
+
+const BUFFER_BYTES: usize = 32 << 10;
+/// How often a folder is tried again whose path is just being renamed.
+const MAX_TRIES: usize = 64;
+
+/// A folder to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    /// Its path from the workspace folder.
+    pub(crate) path: PathBuf,
+    rules: Option<Arc<Rules>>,
+}
+
+/// A name in a folder.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) name: OsString,
+    pub(crate) kind: EntryKind,
+}
+
+/// Reads folders, and keeps the memory for it.
+#[derive(Debug)]
+pub(crate) struct FolderReader<'a> {
+    workspace: &'a Workspace,
+    buffer: Box<[MaybeUninit<u8>]>,
+    /// The greatest number of names to keep, the first ones in order.
+    most: usize,
+}
+
+impl Folder {
+    /// A folder in this one.
+    pub(crate) fn below(&self, path: PathBuf) -> Self {
+        Self { path, rules: self.rules.clone() }
+    }
+}
+
+impl Workspace {
+    /// A folder to start from, its path resolved.
+    pub(crate) fn folder(&self, path: &Path) -> Folder {
+        Folder { path: path.to_path_buf(), rules: self.rules_above(path) }
+    }
+
+    /// Opens a folder beneath the workspace's handle, through no link.
+    pub(crate) fn open_beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        for _ in 0..MAX_TRIES {
+            match rustix::fs::openat2(self.dir().as_fd(), at, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // Kernels before 5.6, and some containers.
+                Err(Errno::NOSYS | Errno::PERM) => return self.open_folder(path, |_, _| Err(Errno::NOENT)),
+                opened => return opened,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+impl<'a> FolderReader<'a> {
+    pub(crate) fn new(workspace: &'a Workspace, most: usize) -> Self {
+        Self { workspace, buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), most }
+    }
+
+    /// The names that nothing hides, sorted; the folder then knows the rules for what it holds.
+    pub(crate) fn read(&mut self, folder: &mut Folder) -> Result<Vec<Name>, Errno> {
+        let handle = self.workspace.open_beneath(&folder.path)?;
+        let (mut names, mut present) = (Vec::new(), Present::default());
+        let mut entries = RawDir::new(&handle, &mut self.buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            match name.as_bytes() {
+                b"." | b".." => continue,
+                b".git" => {
+                    present.git = true;
+                    continue;
+                }
+                b".ignore" => present.ignore = true,
+                b".gitignore" => present.git_ignore = true,
+                name if name.starts_with(TEMP_START.as_bytes()) => continue,
+                _ => {}
+            }
+            names.push(Name { name: name.to_os_string(), kind: kind(&handle, name, entry.file_type()) });
+        }
+        folder.rules = Rules::within(folder.rules.take(), handle.as_fd(), &folder.path, present);
+        if let Some(rules) = &folder.rules {
+            let mut path = folder.path.clone();
+            names.retain(|name| {
+                path.push(&name.name);
+                let hidden = rules.hide(&path, name.kind == EntryKind::Folder);
+                path.pop();
+                !hidden
+            });
+        }
+        if names.len() > self.most {
+            names.select_nth_unstable(self.most);
+            names.truncate(self.most);
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// Links are not followed. File systems that do not say what an entry is are asked.
+fn kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
+    let found = match said {
+        FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+        said => said,
+    };
+    match found {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Folder,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
+    }
+}

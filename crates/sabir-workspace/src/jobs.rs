@@ -1,0 +1,478 @@
+//! The outputs that a task kept, and the commands that it left running.
+//!
+//! Both have numbers of one sequence, so that a model reads them in one way. A job runs on a thread of this crate's own: it goes
+//! on while its task thinks or waits for the user. When [`Jobs`] is dropped, or this process dies, every job ends with all that
+//! it started, as any [`Command`] does.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use crate::capture::Capture;
+use crate::command::{Command, CommandOutcome, Ending, Stream};
+use crate::error::WorkspaceError;
+use crate::files::Workspace;
+use crate::lines::{self, Line, PageOptions};
+use crate::output::{self, About, Output};
+use crate::search;
+
+/// The most jobs that run at one time.
+pub const MAX_JOBS: usize = 16;
+/// What the outputs of a task may take on disk, beside that of jobs that still run. The oldest go first.
+const MAX_ALL_BYTES: u64 = 512 << 20;
+
+/// The outputs and jobs of one task.
+pub struct Jobs {
+    folder: PathBuf,
+    lifetime: Lifetime,
+    state: Mutex<State>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+/// What becomes of the folder in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    /// It stays: a resumed task can read the outputs of its past.
+    Lasting,
+    /// It is removed with the [`Jobs`].
+    Passing,
+}
+
+/// A command that was waited for.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended, and the ends of what it printed.
+    pub outcome: CommandOutcome,
+    /// The number of the whole output, or why it was not kept; `None` where the outcome holds all of it.
+    pub kept: Option<Result<u32, OutputError>>,
+}
+
+/// What is known of an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputInfo {
+    /// Its number.
+    pub number: u32,
+    /// The command that printed it.
+    pub command: String,
+    /// Whether and how the command ended.
+    pub state: JobState,
+    /// Its bytes, as they were printed.
+    pub bytes: u64,
+    /// Its lines, as plain text.
+    pub lines: u64,
+    /// The first line that was not shown yet.
+    pub next_line: u64,
+}
+
+/// Whether a command runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    /// It runs.
+    Running,
+    /// It ended.
+    Ended(Ending),
+    /// It ended in an earlier life of the task: how, in words.
+    Past(String),
+    /// It never began.
+    Failed(String),
+}
+
+/// Why an output cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// No output has this number.
+    #[error("there is no output {number}; {known}")]
+    Missing {
+        /// The number that was asked for.
+        number: u32,
+        /// Which there are, in words.
+        known: String,
+    },
+    /// It made room for newer ones.
+    #[error("output {number} is gone: it made room for newer ones; run its command again")]
+    Pruned {
+        /// Its number.
+        number: u32,
+    },
+    /// It is no text.
+    #[error(
+        "output {number} is binary ({bytes} bytes) and cannot be shown; run its command again with `| xxd | head -50` or \
+         `> FILE`"
+    )]
+    Binary {
+        /// Its number.
+        number: u32,
+        /// Its length.
+        bytes: u64,
+    },
+    /// As many jobs run as may.
+    #[error("{MAX_JOBS} jobs run already; stop one of them first")]
+    TooMany,
+    /// The disk refused it.
+    #[error("the output could not be kept: {0}")]
+    Io(#[from] io::Error),
+    /// The command could not be started, or the expression is none.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+}
+
+#[derive(Default)]
+struct State {
+    loaded: bool,
+    last: u32,
+    parts: u64,
+    entries: BTreeMap<u32, Entry>,
+}
+
+struct Entry {
+    command: String,
+    live: Arc<Mutex<Live>>,
+    stop: Arc<Notify>,
+    done: watch::Receiver<bool>,
+    next_line: u64,
+    pruned: bool,
+}
+
+/// What a running command changes.
+struct Live {
+    /// Counts the lines while it runs.
+    capture: Option<Capture>,
+    output: Output,
+    lines: u64,
+    state: JobState,
+}
+
+impl Live {
+    fn lines(&self) -> u64 {
+        self.capture.as_ref().map_or(self.lines, Capture::lines)
+    }
+}
+
+impl Jobs {
+    /// The outputs in that folder, which is made when it is needed, readable for its owner only.
+    #[must_use]
+    pub fn new(folder: PathBuf, lifetime: Lifetime) -> Self {
+        Self { folder, lifetime, state: Mutex::default(), runtime: Mutex::default() }
+    }
+
+    /// Runs a command that somebody waits for, as [`Command::run`] does, and keeps its whole output where the outcome does not
+    /// hold it. `text` is what is told of it.
+    ///
+    /// # Errors
+    /// Those of [`Command::run`].
+    pub async fn run(
+        &self,
+        workspace: &Workspace,
+        command: Command,
+        text: &str,
+        mut on_output: impl FnMut(Stream, &[u8]) + Send,
+    ) -> Result<Ran, WorkspaceError> {
+        let part = {
+            let mut state = self.state();
+            state.parts += 1;
+            format!("part-{}", state.parts)
+        };
+        let mut output = Output::new(self.folder.join(part));
+        let take = |stream, bytes: &[u8]| {
+            output.push(bytes);
+            on_output(stream, bytes);
+        };
+        let outcome = command.run(workspace, take).await?;
+        let missing = outcome.output.omitted_bytes > 0;
+        let kept = missing.then(|| self.keep(output, text, &outcome));
+        Ok(Ran { outcome, kept })
+    }
+
+    /// Keeps an output whose ends were shown, and numbers it.
+    fn keep(&self, mut output: Output, command: &str, outcome: &CommandOutcome) -> Result<u32, OutputError> {
+        let CommandOutcome { end, output: shown, left_running, survivors } = outcome;
+        let ending = Ending { end: *end, left_running: *left_running, survivors: *survivors };
+        let mut state = self.state();
+        let number = state.last + 1;
+        let (total, lines, end) = (output.total(), shown.lines, end.to_string());
+        output.keep(self.stem(number), &About { total, lines, end, command: command.to_owned() });
+        if let Some(fault) = output.fault() {
+            return Err(io::Error::new(fault.kind(), fault.to_string()).into());
+        }
+        let live = Live { capture: None, output, lines, state: JobState::Ended(ending) };
+        let next_line = shown.head.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        state.last = number;
+        state.entries.insert(number, Entry { next_line, ..Entry::ended(command.to_owned(), live) });
+        self.prune(&mut state);
+        Ok(number)
+    }
+
+    /// Starts a job. It ends when it does, at [`stop`](Self::stop), or with this. `text` is what is told of it.
+    ///
+    /// # Errors
+    /// [`OutputError::TooMany`], or the system has no thread left. That it cannot be run at all shows in its state.
+    pub fn start(&self, workspace: Arc<Workspace>, command: Command, text: &str) -> Result<u32, OutputError> {
+        let mut state = self.state();
+        if state.entries.values().filter(|entry| entry.is_running()).count() >= MAX_JOBS {
+            return Err(OutputError::TooMany);
+        }
+        let number = state.last + 1;
+        let stem = self.stem(number);
+        let (capture, output) = (Some(Capture::new(0, 0)), Output::new(stem.clone()));
+        let live = Arc::new(Mutex::new(Live { capture, output, lines: 0, state: JobState::Running }));
+        let (stop, (finished, done)) = (Arc::new(Notify::new()), watch::channel(false));
+        let (told, stopped, text) = (Arc::clone(&live), Arc::clone(&stop), text.to_owned());
+        let entry = Entry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
+        self.spawn(async move {
+            let command = command.cancel_when(async move { stopped.notified().await });
+            let ran = command.run_into(&workspace, |_, bytes| lock(&told).push(bytes)).await;
+            lock(&told).end(ran, stem, text);
+            // Nobody may be left to be told.
+            let _ = finished.send(true);
+        })?;
+        state.last = number;
+        state.entries.insert(number, entry);
+        self.prune(&mut state);
+        Ok(number)
+    }
+
+    /// Waits until the job has ended, or the time has passed.
+    ///
+    /// # Errors
+    /// [`OutputError::Missing`].
+    pub async fn wait(&self, number: u32, time: Duration) -> Result<(), OutputError> {
+        let mut done = self.entry(number, |entry| Ok(entry.done.clone()))?;
+        // Either it ended, or it did not: the state tells.
+        let _ = timeout(time, done.wait_for(|done| *done)).await;
+        Ok(())
+    }
+
+    /// Ends a job with all that it started, and waits until it has ended.
+    ///
+    /// # Errors
+    /// [`OutputError::Missing`].
+    pub async fn stop(&self, number: u32) -> Result<(), OutputError> {
+        self.entry(number, |entry| {
+            entry.stop.notify_one();
+            Ok(())
+        })?;
+        self.wait(number, Duration::MAX).await
+    }
+
+    /// Ends all jobs, and waits until they have ended.
+    pub async fn end(&self) {
+        let numbers: Vec<u32> = {
+            let state = self.state();
+            let running = state.entries.iter().filter(|(_, entry)| entry.is_running());
+            running.inspect(|(_, entry)| entry.stop.notify_one()).map(|(number, _)| *number).collect()
+        };
+        for number in numbers {
+            // It was there a moment ago, and outputs are never forgotten.
+            let _ = self.wait(number, Duration::MAX).await;
+        }
+    }
+
+    /// All outputs and jobs that can be read, oldest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<OutputInfo> {
+        let state = self.state();
+        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, entry)| entry.info(*number)).collect()
+    }
+
+    /// What is known of one.
+    ///
+    /// # Errors
+    /// [`OutputError::Missing`] and [`OutputError::Pruned`].
+    pub fn info(&self, number: u32) -> Result<OutputInfo, OutputError> {
+        self.entry(number, |entry| Ok(entry.info(number)))
+    }
+
+    /// Some lines of an output. Blocks.
+    ///
+    /// # Errors
+    /// [`OutputError::Missing`], [`Pruned`](OutputError::Pruned), [`Binary`](OutputError::Binary) and
+    /// [`Io`](OutputError::Io).
+    pub fn page(&self, number: u32, options: &PageOptions) -> Result<Vec<Line>, OutputError> {
+        self.look(number, |live| Ok(lines::page(&live.output, live.lines(), options)?))
+    }
+
+    /// The lines of an output that match the expression, each with the line before and after it, and whether there are more.
+    /// At most about `max` lines, each cut at `max_line_bytes`. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`page`](Self::page), and [`WorkspaceError::Regex`].
+    pub fn search(
+        &self,
+        number: u32,
+        regex: &str,
+        max: usize,
+        max_line_bytes: usize,
+    ) -> Result<(Vec<Line>, bool), OutputError> {
+        let matcher = search::compile(regex)?;
+        self.look(number, |live| Ok(lines::search(&live.output, live.lines(), &matcher, (max, max_line_bytes))?))
+    }
+
+    /// Notes that the lines before this one were shown.
+    pub fn shown(&self, number: u32, next_line: u64) {
+        if let Some(entry) = self.state().entries.get_mut(&number) {
+            entry.next_line = next_line;
+        }
+    }
+
+    fn look<T>(&self, number: u32, act: impl FnOnce(&Live) -> Result<T, OutputError>) -> Result<T, OutputError> {
+        let live = self.entry(number, |entry| Ok(Arc::clone(&entry.live)))?;
+        let live = lock(&live);
+        if let Some(fault) = live.output.fault() {
+            return Err(io::Error::new(fault.kind(), fault.to_string()).into());
+        }
+        if lines::is_binary(&live.output)? {
+            return Err(OutputError::Binary { number, bytes: live.output.total() });
+        }
+        act(&live)
+    }
+
+    fn entry<T>(&self, number: u32, act: impl FnOnce(&Entry) -> Result<T, OutputError>) -> Result<T, OutputError> {
+        let state = self.state();
+        match state.entries.get(&number) {
+            Some(entry) if entry.pruned => Err(OutputError::Pruned { number }),
+            Some(entry) => act(entry),
+            None => Err(OutputError::Missing { number, known: known(&state) }),
+        }
+    }
+
+    fn stem(&self, number: u32) -> PathBuf {
+        self.folder.join(number.to_string())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        if !state.loaded {
+            state.loaded = true;
+            for (number, about) in output::scan(&self.folder) {
+                state.last = state.last.max(number);
+                state.entries.insert(number, Entry::past(&self.stem(number), about));
+            }
+        }
+        state
+    }
+
+    fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+        let mut runtime = lock(&self.runtime);
+        let runtime = match &mut *runtime {
+            Some(runtime) => runtime,
+            none => none.insert(Builder::new_multi_thread().worker_threads(1).enable_all().build()?),
+        };
+        drop(runtime.spawn(job));
+        Ok(())
+    }
+
+    /// Removes the oldest until the rest has room; the newest always has.
+    fn prune(&self, state: &mut State) {
+        let newest = state.last;
+        let ended = state.entries.iter_mut().filter(|(_, entry)| !entry.pruned && !entry.is_running());
+        let mut ended: Vec<_> =
+            ended.map(|(number, entry)| (*number, output::size(&self.stem(*number)), entry)).collect();
+        let mut all: u64 = ended.iter().map(|(_, size, _)| size).sum();
+        for (number, size, entry) in &mut ended {
+            if all <= MAX_ALL_BYTES || *number == newest {
+                break;
+            }
+            output::remove(&self.stem(*number));
+            entry.pruned = true;
+            all -= *size;
+        }
+    }
+}
+
+/// Jobs that still run end, without anybody waiting for it.
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        if let Some(runtime) = lock(&self.runtime).take() {
+            runtime.shutdown_background();
+        }
+        if self.lifetime == Lifetime::Passing {
+            // It may never have been made.
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("folder", &self.folder).field("lifetime", &self.lifetime).finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.push(bytes);
+        }
+        self.output.push(bytes);
+    }
+
+    fn end(&mut self, ran: Result<Ending, WorkspaceError>, stem: PathBuf, command: String) {
+        self.lines = self.capture.take().map_or(0, |capture| capture.finish().lines);
+        match ran {
+            Ok(ending) => {
+                let (total, lines, end) = (self.output.total(), self.lines, ending.end.to_string());
+                self.output.keep(stem, &About { total, lines, end, command });
+                self.state = JobState::Ended(ending);
+            }
+            Err(error) => self.state = JobState::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Entry {
+    fn ended(command: String, live: Live) -> Self {
+        let (_, done) = watch::channel(true);
+        Self { command, live: Arc::new(Mutex::new(live)), stop: Arc::default(), done, next_line: 1, pruned: false }
+    }
+
+    /// From the files of a task that was resumed.
+    fn past(stem: &Path, about: Option<About>) -> Self {
+        // Whoever was killed while it wrote could not say what it had written: only the beginning is sure.
+        let unknown = || {
+            let (end, command) = ("ended with Sabir".to_owned(), "(unknown)".to_owned());
+            About { total: output::head_size(stem), lines: u64::MAX, end, command }
+        };
+        let About { total, lines, end, command } = about.unwrap_or_else(unknown);
+        let output = Output::kept(stem.to_path_buf(), total);
+        let lines = if lines == u64::MAX { lines::count(&output) } else { lines };
+        Self::ended(command, Live { capture: None, output, lines, state: JobState::Past(end) })
+    }
+
+    fn is_running(&self) -> bool {
+        !*self.done.borrow()
+    }
+
+    fn info(&self, number: u32) -> OutputInfo {
+        let live = lock(&self.live);
+        OutputInfo {
+            number,
+            command: self.command.clone(),
+            state: live.state.clone(),
+            bytes: live.output.total(),
+            lines: live.lines(),
+            next_line: self.next_line,
+        }
+    }
+}
+
+fn known(state: &State) -> String {
+    let numbers: Vec<String> =
+        state.entries.iter().filter(|(_, entry)| !entry.pruned).map(|(number, _)| number.to_string()).collect();
+    match numbers.as_slice() {
+        [] => "none was kept so far: only what does not fit a result is, and the output of jobs".to_owned(),
+        [only] => format!("there is only {only}"),
+        [all @ .., last] => format!("there are {} and {last}", all.join(", ")),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

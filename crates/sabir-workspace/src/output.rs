@@ -1,0 +1,277 @@
+//! The whole output of one command, kept as it came: in memory while it is short, then in files.
+//!
+//! A file holds the beginning, a second one, written in a circle, the end. So the disk holds at most [`MAX_FILE_BYTES`] of an
+//! output of any length, and memory [`MAX_MEMORY_BYTES`].
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// More output than this goes to a file.
+const MAX_MEMORY_BYTES: usize = 64 << 10;
+/// What is kept of one output.
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
+const HALF: u64 = MAX_FILE_BYTES / 2;
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A part of an output, as it is read back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    Bytes(&'a [u8]),
+    /// So many bytes are not kept.
+    Gap,
+}
+
+/// An output that grows. Dropping it removes its files unless they are [kept](Self::keep).
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// The files without their endings.
+    stem: PathBuf,
+    memory: Vec<u8>,
+    files: Option<Files>,
+    total: u64,
+    /// Why it is not kept.
+    fault: Option<io::Error>,
+    kept: bool,
+}
+
+#[derive(Debug)]
+struct Files {
+    head: File,
+    tail: Option<File>,
+}
+
+/// What stands in `<number>.about`, beside the bytes: enough to read them later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) total: u64,
+    pub(crate) lines: u64,
+    /// How it ended, in words.
+    pub(crate) end: String,
+    pub(crate) command: String,
+}
+
+impl Output {
+    /// An empty output that would be kept in these files. Nothing is made before it is needed.
+    pub(crate) fn new(stem: PathBuf) -> Self {
+        Self { stem, memory: Vec::new(), files: None, total: 0, fault: None, kept: false }
+    }
+
+    /// An output of so many bytes that was kept before.
+    pub(crate) fn kept(stem: PathBuf, total: u64) -> Self {
+        Self { stem, memory: Vec::new(), files: None, total, fault: None, kept: true }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.fault.is_none() {
+            let taken = self.take(bytes);
+            self.note(taken);
+        }
+        self.total += bytes.len() as u64;
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Why it could not be kept.
+    pub(crate) fn fault(&self) -> Option<&io::Error> {
+        self.fault.as_ref()
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.files.is_none() {
+            if self.memory.len() + bytes.len() <= MAX_MEMORY_BYTES {
+                self.memory.extend_from_slice(bytes);
+                return Ok(());
+            }
+            self.spill()?;
+        }
+        let Some(files) = &mut self.files else { return Ok(()) };
+        let room = usize::try_from(HALF.saturating_sub(self.total)).unwrap_or(usize::MAX);
+        let (first, mut rest) = bytes.split_at(bytes.len().min(room));
+        files.head.write_all_at(first, self.total)?;
+        let mut at = (self.total + first.len() as u64).saturating_sub(HALF);
+        while !rest.is_empty() {
+            let tail = match &mut files.tail {
+                Some(tail) => tail,
+                none => none.insert(create(&self.stem.with_extension("tail"))?),
+            };
+            let offset = at % HALF;
+            let room = usize::try_from(HALF - offset).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(rest.len().min(room));
+            tail.write_all_at(now, offset)?;
+            at += now.len() as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        if let Some(folder) = self.stem.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let head = create(&self.stem.with_extension("head"))?;
+        head.write_all_at(&self.memory, 0)?;
+        self.memory = Vec::new();
+        self.files = Some(Files { head, tail: None });
+        Ok(())
+    }
+
+    fn note(&mut self, done: io::Result<()>) {
+        if let Err(error) = done {
+            self.remove();
+            self.fault = Some(error);
+        }
+    }
+
+    fn remove(&mut self) {
+        if self.files.take().is_some() {
+            remove(&self.stem);
+        }
+        self.memory = Vec::new();
+    }
+
+    /// Writes all of it to the files of that name, which then stay.
+    pub(crate) fn keep(&mut self, stem: PathBuf, about: &About) {
+        if self.fault.is_none() {
+            let kept = self.settle(stem, about);
+            self.note(kept);
+        }
+    }
+
+    fn settle(&mut self, stem: PathBuf, about: &About) -> io::Result<()> {
+        if self.files.is_none() {
+            self.spill()?;
+        }
+        if stem != self.stem {
+            let tail = self.files.as_ref().is_some_and(|files| files.tail.is_some());
+            fs::rename(self.stem.with_extension("head"), stem.with_extension("head"))?;
+            if tail {
+                fs::rename(self.stem.with_extension("tail"), stem.with_extension("tail"))?;
+            }
+            self.stem = stem;
+        }
+        create(&self.stem.with_extension("about"))?.write_all_at(about.text().as_bytes(), 0)?;
+        self.kept = true;
+        // Read again by its name: a task may keep many, and open files are few.
+        self.files = None;
+        Ok(())
+    }
+
+    /// Reads it back from its beginning.
+    pub(crate) fn read(&self, take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) -> io::Result<()> {
+        if self.files.is_none() && !self.kept {
+            let _ = take(Piece::Bytes(&self.memory));
+            return Ok(());
+        }
+        read(&self.stem, self.total, take)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.remove();
+        }
+    }
+}
+
+/// Reads kept files back, of an output of so many bytes.
+pub(crate) fn read(stem: &Path, total: u64, take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>) -> io::Result<()> {
+    let head = File::open(stem.with_extension("head"))?;
+    if range(&head, 0, total.min(HALF), take)?.is_break() || total <= HALF {
+        return Ok(());
+    }
+    let behind = total - HALF;
+    if behind > HALF && take(Piece::Gap).is_break() {
+        return Ok(());
+    }
+    let tail = File::open(stem.with_extension("tail"))?;
+    let oldest = if behind > HALF { behind % HALF } else { 0 };
+    if range(&tail, oldest, behind.min(HALF), take)?.is_continue() && oldest > 0 {
+        let _ = range(&tail, 0, oldest, take)?;
+    }
+    Ok(())
+}
+
+/// Hands on the bytes from `start` to `end`, or to the end of the file.
+fn range(
+    file: &File,
+    start: u64,
+    end: u64,
+    take: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
+) -> io::Result<ControlFlow<()>> {
+    let (mut at, mut chunk) = (start, vec![0; CHUNK_BYTES]);
+    while at < end {
+        let wanted = chunk.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        let count = file.read_at(chunk.get_mut(..wanted).unwrap_or_default(), at)?;
+        let Some(bytes) = chunk.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+        if take(Piece::Bytes(bytes)).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        at += count as u64;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The bytes that the files of an output take.
+pub(crate) fn size(stem: &Path) -> u64 {
+    head_size(stem) + fs::metadata(stem.with_extension("tail")).map_or(0, |found| found.len())
+}
+
+/// The bytes of the file that holds the beginning.
+pub(crate) fn head_size(stem: &Path) -> u64 {
+    fs::metadata(stem.with_extension("head")).map_or(0, |found| found.len())
+}
+
+/// Removes the files of an output; none of them need be there.
+pub(crate) fn remove(stem: &Path) {
+    for ending in ["head", "tail", "about"] {
+        // What cannot be removed now is removed with its folder.
+        let _ = fs::remove_file(stem.with_extension(ending));
+    }
+}
+
+/// The numbers of the outputs in a folder, with what is known of them: nothing when the writer was killed. Outputs that were
+/// not kept by then are removed.
+pub(crate) fn scan(folder: &Path) -> Vec<(u32, Option<About>)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| {
+        let path = entry.path();
+        if path.extension().is_none_or(|ending| ending != "head") {
+            return None;
+        }
+        let number = path.file_stem()?.to_str()?.parse().ok();
+        if number.is_none() {
+            remove(&path.with_extension(""));
+        }
+        number
+    });
+    let about = |number: u32| fs::read_to_string(folder.join(format!("{number}.about"))).ok();
+    numbers.map(|number| (number, about(number).as_deref().and_then(About::parse))).collect()
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(path)
+}
+
+impl About {
+    fn text(&self) -> String {
+        let Self { total, lines, end, command } = self;
+        format!("bytes {total}\nlines {lines}\nend {end}\ncommand {command}")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (total, rest) = text.strip_prefix("bytes ")?.split_once("\nlines ")?;
+        let (lines, rest) = rest.split_once("\nend ")?;
+        let (end, command) = rest.split_once("\ncommand ")?;
+        let (end, command) = (end.to_owned(), command.to_owned());
+        Some(Self { total: total.parse().ok()?, lines: lines.parse().ok()?, end, command })
+    }
+}
+
+#[cfg(test)]
+mod tests;

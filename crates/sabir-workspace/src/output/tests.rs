@@ -1,0 +1,98 @@
+//! Outputs of all lengths, written in pieces and read back.
+
+use super::*;
+
+fn pattern(from: u64, length: u64) -> Vec<u8> {
+    (from..from + length).map(|at| (at % 251) as u8).collect()
+}
+
+fn collect(output: &Output) -> (Vec<u8>, Option<usize>) {
+    let (mut bytes, mut gap) = (Vec::new(), None);
+    output
+        .read(&mut |piece| {
+            match piece {
+                Piece::Bytes(more) => bytes.extend_from_slice(more),
+                Piece::Gap => gap = Some(bytes.len()),
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    (bytes, gap)
+}
+
+fn about(total: u64) -> About {
+    About { total, lines: 3, end: "exit code 0".to_owned(), command: "a\nb".to_owned() }
+}
+
+#[track_caller]
+fn check(total: u64, piece: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outputs");
+    let mut output = Output::new(path.join("part-1"));
+    let mut at = 0;
+    while at < total {
+        let length = piece.min(total - at);
+        output.push(&pattern(at, length));
+        at += length;
+    }
+    let expected = if total <= MAX_FILE_BYTES {
+        (pattern(0, total), None)
+    } else {
+        let half = usize::try_from(HALF).unwrap();
+        ([pattern(0, HALF), pattern(total - HALF, HALF)].concat(), Some(half))
+    };
+    assert_eq!(path.exists(), total > MAX_MEMORY_BYTES as u64, "{total}");
+    assert!(collect(&output) == expected, "{total} before it is kept");
+    output.keep(path.join("7"), &about(total));
+    assert!(output.fault().is_none());
+    assert!(collect(&output) == expected, "{total} afterwards");
+    assert_eq!(size(&path.join("7")), expected.0.len() as u64);
+    drop(output);
+    assert_eq!(scan(&path), [(7, Some(about(total)))]);
+    remove(&path.join("7"));
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_written_is_read() {
+    check(0, 1);
+    check(1000, 7);
+    check(MAX_MEMORY_BYTES as u64 + 1, 1000);
+    check(HALF, 1 << 20);
+    check(HALF + 1, 100_000);
+    check(MAX_FILE_BYTES, 999_999);
+    check(MAX_FILE_BYTES + 1, 999_999);
+    check(3 * HALF + 12_345, 1_000_003);
+}
+
+#[test]
+fn only_the_user_may_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outputs");
+    let mut output = Output::new(path.join("1"));
+    output.keep(path.join("1"), &about(0));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(&path.join("1.head")), mode(&path.join("1.about"))), (0o700, 0o600, 0o600));
+}
+
+#[test]
+fn what_is_not_kept_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut output = Output::new(folder.path().join("part-1"));
+    output.push(&vec![b'x'; MAX_MEMORY_BYTES + 1]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    drop(output);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_disk_that_refuses_is_told_and_nothing_else_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let mut output = Output::new(folder.path().join("file/part-1"));
+    output.push(&vec![b'x'; MAX_MEMORY_BYTES + 1]);
+    output.push(b"more");
+    assert_eq!(output.total(), MAX_MEMORY_BYTES as u64 + 5);
+    assert!(output.fault().is_some());
+}

@@ -1,0 +1,275 @@
+//! What one thread does in a search: it reads folders, and the files in them.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use globset::GlobMatcher;
+use grep_matcher::LineTerminator;
+use grep_regex::RegexMatcher;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
+use rustix::fs::{Mode, OFlags};
+
+use super::{Match, SearchOptions, meets};
+use crate::files::{EntryKind, Folder, FolderReader, Workspace};
+use crate::order::{Key, Next};
+use crate::path::WorkPath;
+use crate::stop::Stop;
+
+/// A file with a longer line than this is skipped, so that one file cannot fill the memory.
+const MAX_LINE_BUFFER_BYTES: usize = 16 << 20;
+/// So many files are searched as one job: enough to make little of the handing over, and few enough to share them out.
+const FILES_A_JOB: usize = 64;
+
+/// What there is to do.
+pub(super) enum Job {
+    Folder(Folder),
+    Files(Files),
+}
+
+/// Files of one folder, in order.
+pub(super) struct Files {
+    pub(super) folder: PathBuf,
+    pub(super) names: Vec<OsString>,
+}
+
+/// What came of one file.
+#[derive(Debug)]
+pub(super) struct Searched {
+    pub(super) skipped: Skipped,
+    /// How much of it was read.
+    pub(super) bytes: u64,
+    pub(super) matches: Vec<Match>,
+    /// Whether there are more matches than there was room for.
+    pub(super) more: bool,
+}
+
+/// Whether a file was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Skipped {
+    No,
+    /// It could not be opened, or is no regular file.
+    Unopened,
+    /// It could not be read to the end, or has too long a line.
+    Unread,
+}
+
+/// One thread's tools.
+pub(super) struct Worker<'a> {
+    workspace: &'a Workspace,
+    options: &'a SearchOptions,
+    matcher: &'a RegexMatcher,
+    glob: Option<&'a GlobMatcher>,
+    /// Set when enough is found.
+    over: &'a Stop,
+    reader: FolderReader<'a>,
+    searcher: Searcher,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        workspace: &'a Workspace,
+        options: &'a SearchOptions,
+        matcher: &'a RegexMatcher,
+        glob: Option<&'a GlobMatcher>,
+        over: &'a Stop,
+    ) -> Self {
+        let searcher = SearcherBuilder::new()
+            .line_terminator(LineTerminator::crlf())
+            .line_number(true)
+            .before_context(options.context_lines)
+            .after_context(options.context_lines)
+            .binary_detection(BinaryDetection::quit(0))
+            .bom_sniffing(true)
+            .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
+            .build();
+        Self { workspace, options, matcher, glob, over, reader: FolderReader::new(workspace, usize::MAX), searcher }
+    }
+
+    /// Does a job. `room` tells how many matches are wanted at most.
+    pub(super) fn work(&mut self, job: Job, room: impl Fn() -> usize) -> Vec<(Key, Next<Job, Vec<Searched>>)> {
+        match job {
+            Job::Folder(folder) => self.read(folder),
+            Job::Files(files) => {
+                let key = files.names.first().map(|name| Key::of(&files.folder.join(name)));
+                let searched = self.search(&files, room());
+                let count = searched.iter().map(|file| file.matches.len() + 1).sum();
+                key.map(|key| (key, Next::Part(searched, count))).into_iter().collect()
+            }
+        }
+    }
+
+    /// The files of a folder, so many at a time, with the folders below in between.
+    fn read(&mut self, mut folder: Folder) -> Vec<(Key, Next<Job, Vec<Searched>>)> {
+        let found = self.reader.read(&mut folder).unwrap_or_default();
+        let (mut given, mut names) = (Vec::new(), Vec::new());
+        let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
+            if let Some(first) = names.first() {
+                let key = Key::of(&folder.path.join(first));
+                let files = Files { folder: folder.path.clone(), names: std::mem::take(names) };
+                given.push((key, Next::Job(Job::Files(files))));
+            }
+        };
+        for found in found {
+            match found.kind {
+                EntryKind::Folder => {
+                    hand_over(&mut names, &mut given);
+                    let path = folder.path.join(found.name);
+                    given.push((Key::inside(&path), Next::Job(Job::Folder(folder.below(path)))));
+                }
+                EntryKind::File => {
+                    if self.glob.is_none_or(|glob| meets(glob, &folder.path.join(&found.name))) {
+                        names.push(found.name);
+                    }
+                    if names.len() == FILES_A_JOB {
+                        hand_over(&mut names, &mut given);
+                    }
+                }
+                EntryKind::Link | EntryKind::Other => {}
+            }
+        }
+        hand_over(&mut names, &mut given);
+        given
+    }
+
+    /// Searches files until one more match is found than there is room for.
+    fn search(&mut self, files: &Files, mut room: usize) -> Vec<Searched> {
+        let mut searched = Vec::with_capacity(files.names.len());
+        let Ok(folder) = self.workspace.open_beneath(&files.folder) else {
+            searched.resize_with(files.names.len(), Searched::unopened);
+            return searched;
+        };
+        for name in &files.names {
+            if self.options.stop.is_asked() || self.over.is_asked() {
+                break;
+            }
+            let found = match open(&folder, name.as_ref()) {
+                Some((file, size)) => self.search_file(&file, size, &files.folder.join(name), room),
+                None => Searched::unopened(),
+            };
+            room = room.saturating_sub(found.matches.len());
+            let more = found.more;
+            searched.push(found);
+            if more {
+                break;
+            }
+        }
+        searched
+    }
+
+    fn search_file(&mut self, file: &File, size: u64, path: &Path, room: usize) -> Searched {
+        let Some(path) = WorkPath::from_inside(path) else { return Searched::unopened() };
+        // A file that grows is searched as long as it was; those of the kernel have no size.
+        let left = if size == 0 { u64::MAX } else { size };
+        let stops = [&self.options.stop, self.over];
+        let mut watched = Watched { file, left, most: self.options.max_file_bytes, read: 0, stops };
+        let (options, matches) = (self.options, Vec::new());
+        let mut sink = Collector { options, path: &path, room, before: Vec::new(), matches, more: false };
+        let result = self.searcher.search_reader(self.matcher, &mut watched, &mut sink);
+        let skipped = if result.is_err() { Skipped::Unread } else { Skipped::No };
+        Searched { skipped, bytes: watched.read, matches: sink.matches, more: sink.more }
+    }
+}
+
+impl Searched {
+    fn unopened() -> Self {
+        Self { skipped: Skipped::Unopened, bytes: 0, matches: Vec::new(), more: false }
+    }
+}
+
+/// Opens a file that was regular when its folder was read, and still is, and gives its size. Never through a link, and never
+/// waiting: a FIFO in its place opens at once, and is refused.
+fn open(folder: &OwnedFd, name: &Path) -> Option<(File, u64)> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?);
+    let found = file.metadata().ok()?;
+    found.is_file().then_some((file, found.len()))
+}
+
+/// A file that is read no further than it is wanted.
+struct Watched<'a> {
+    file: &'a File,
+    /// What it has left.
+    left: u64,
+    most: u64,
+    read: u64,
+    stops: [&'a Stop; 2],
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // One byte over the limit is what tells that it was reached.
+        if self.stops.iter().any(|stop| stop.is_asked()) || self.read > self.most {
+            return Err(io::Error::other("no more is wanted"));
+        }
+        let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = self.file.read(buffer.get_mut(..wanted).unwrap_or_default())?;
+        self.left -= count as u64;
+        self.read += count as u64;
+        Ok(count)
+    }
+}
+
+/// Gathers the matches of one file.
+struct Collector<'a> {
+    options: &'a SearchOptions,
+    path: &'a WorkPath,
+    room: usize,
+    before: Vec<String>,
+    matches: Vec<Match>,
+    more: bool,
+}
+
+impl Sink for Collector<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.matches.len() >= self.room {
+            self.more = true;
+            return Ok(false);
+        }
+        self.matches.push(Match {
+            path: self.path.clone(),
+            line: found.line_number().unwrap_or_default(),
+            text: line(found.bytes(), self.options.max_line_bytes),
+            before: std::mem::take(&mut self.before),
+            after: Vec::new(),
+        });
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> Result<bool, io::Error> {
+        let text = line(found.bytes(), self.options.max_line_bytes);
+        match found.kind() {
+            SinkContextKind::After => {
+                if let Some(last) = self.matches.last_mut() {
+                    last.after.push(text);
+                }
+            }
+            _ => self.before.push(text),
+        }
+        Ok(true)
+    }
+
+    /// A file that turns out to be binary loses the matches before its first NUL as well.
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
+        self.matches.clear();
+        self.more = false;
+        Ok(false)
+    }
+}
+
+fn line(bytes: &[u8], max_bytes: usize) -> String {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    let Some(start) = bytes.get(..max_bytes).filter(|start| start.len() < bytes.len()) else {
+        return String::from_utf8_lossy(bytes).into_owned();
+    };
+    let whole = crate::capture::whole_characters(start);
+    format!("{}…", String::from_utf8_lossy(whole))
+}

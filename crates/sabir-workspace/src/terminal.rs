@@ -1,0 +1,57 @@
+//! A pseudo-terminal for programs that refuse to run, or run differently, without one.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::kernel;
+use crate::plain::ROWS;
+
+const COLUMNS: u16 = 120;
+/// Ctrl-D, which a terminal takes for the end of the input as long as a program does not ask for every key.
+const END_OF_INPUT: &[u8] = b"\x04";
+
+/// Where the user of the terminal would sit. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Seat(Arc<AsyncFd<OwnedFd>>);
+
+/// Opens a terminal: our side, and the command's. Needs a runtime.
+pub(crate) fn open() -> io::Result<(Seat, OwnedFd)> {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    let rows = u16::try_from(ROWS).unwrap_or(u16::MAX);
+    tcsetwinsize(&theirs, Winsize { ws_row: rows, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;
+    fcntl_setfl(&ours, fcntl_getfl(&ours)? | OFlags::NONBLOCK)?;
+    Ok((Seat(Arc::new(kernel::watched(ours)?)), theirs))
+}
+
+impl Seat {
+    /// Types the end of the input, once. A program that reads next sees it.
+    pub(crate) fn type_end(&self) {
+        // A full queue holds ends enough, and a terminal that is gone needs none.
+        let _ = rustix::io::write(self.0.get_ref(), END_OF_INPUT);
+    }
+}
+
+impl AsyncRead for Seat {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.0.poll_read_ready(cx))?;
+            let read = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), buffer.initialize_unfilled())?));
+            // The other outcome says that there was nothing to read after all.
+            if let Ok(read) = read {
+                return Poll::Ready(read.map(|count| buffer.advance(count)));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Several changes as one, and what is put back when one of them cannot be made.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use sabir_workspace::{Change, Expect, Version};
+
+use crate::files::kind;
+use crate::{Place, skipped};
+
+/// Everything below a folder: mode, inode, and content or target; without the times, which folders change.
+pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, (u32, u64, String)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let found = path.symlink_metadata().unwrap();
+            let content = match found.file_type() {
+                kind if kind.is_dir() => {
+                    folders.push(path.clone());
+                    "folder".to_owned()
+                }
+                kind if kind.is_symlink() => std::fs::read_link(&path).unwrap().display().to_string(),
+                kind if kind.is_file() => String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
+                _ => "special".to_owned(),
+            };
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            all.insert(name, (found.mode(), found.ino(), content));
+        }
+    }
+    all
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    for name in ["a", "b", "deep/c", "locked", "script"] {
+        place.put(name, format!("old {name}"));
+    }
+    std::fs::create_dir(place.inner("folder")).unwrap();
+    place.link("link", "deep");
+    let mode = |name: &str, mode| std::fs::set_permissions(place.inner(name), PermissionsExt::from_mode(mode)).unwrap();
+    mode("locked", 0o444);
+    mode("script", 0o755);
+    place
+}
+
+/// A change as the probe reads it: `PATH=CONTENT`, `-PATH`, `FROM>PATH`; `PATH+CONTENT` expects no file, `PATH~CONTENT` an old
+/// version.
+fn changes(place: &Place, texts: &[&str]) -> Vec<Change> {
+    let mut all = Vec::new();
+    for text in texts {
+        let at = text.find(['=', '>', '+', '~']).unwrap_or(text.len());
+        let (path, rest) = text.split_at(at);
+        let content = rest.get(1..).unwrap_or_default();
+        let (write, bytes) = (Change::write, content.as_bytes().to_vec());
+        match rest.chars().next() {
+            Some('=') => all.push(write(place.path(path), bytes, Expect::Any)),
+            Some('+') => all.push(write(place.path(path), bytes, Expect::Missing)),
+            Some('~') => all.push(write(place.path(path), bytes, Expect::Version(Version::of(b"older")))),
+            Some(_) => {
+                let old = place.workspace.read(&place.path(path), 100).unwrap();
+                all.extend(Change::moved(
+                    place.path(path),
+                    Expect::Version(old.version),
+                    place.path(content),
+                    old.bytes,
+                ));
+            }
+            None => all.push(Change::delete(place.path(path.trim_start_matches('-')), Expect::Any)),
+        }
+    }
+    all
+}
+
+/// What the changes make of the place: each name whose content or mode is no longer what it was, `-` for those that are gone.
+#[track_caller]
+fn check(texts: &[&str], expected: &str) {
+    let place = place();
+    let before = snapshot(place.root.path());
+    place.workspace.apply(&changes(&place, texts)).unwrap();
+    let after = snapshot(place.root.path());
+    let mut shown = Vec::new();
+    for (name, (mode, _, content)) in &after {
+        if before.get(name).is_none_or(|(_, _, old)| old != content) {
+            shown.push(format!("{name} {:o} {content}", mode & 0o7777));
+        }
+    }
+    shown.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("-{name}")));
+    assert_eq!(shown.join(", "), expected);
+}
+
+/// The changes fail, with such words, and everything is as it was, the files themselves included.
+#[track_caller]
+fn check_refused(texts: &[&str], expected: &str, words: &str) {
+    let place = place();
+    let before = snapshot(place.root.path());
+    let error = place.workspace.apply(&changes(&place, texts)).unwrap_err();
+    assert!(error.to_string().contains(words), "{error}");
+    assert_eq!(kind::<()>(Err(error)), expected);
+    assert_eq!(snapshot(place.root.path()), before);
+}
+
+#[test]
+fn changes_are_made_together() {
+    check(&["a=new a", "deep/c=new c"], "a 644 new a, deep/c 644 new c");
+    check(
+        &["a=new a", "-b", "new/folder/x+x"],
+        "a 644 new a, new 755 folder, new/folder 755 folder, new/folder/x 644 x, -b",
+    );
+    check(&["script>bin/script"], "bin 755 folder, bin/script 755 old script, -script");
+    // Its folder stays.
+    check(&["-deep/c"], "-deep/c");
+    check(&["script=#!"], "script 755 #!");
+    check(&[], "");
+}
+
+#[test]
+fn all_or_none() {
+    check_refused(&["a=x", "b~x"], "Stale", "`b` changed on disk");
+    check_refused(&["a=x", "new/y=x", "b+x"], "Exists", "`b` exists already");
+    check_refused(&["a=x", "-absent"], "Missing", "`absent` does not exist");
+    check_refused(&["a=x", "absent~x"], "Missing", "`absent` does not exist");
+    check_refused(&["a=x", "folder=x"], "NotAFile", "`folder` is a folder");
+    check_refused(&["a=x", "-folder"], "NotAFile", "`folder` is a folder");
+    check_refused(&["a=x", "new/deep/y=x", "b/below=x"], "NotAFolder", "`b/below`");
+    check_refused(&["a=x", "link/c=x"], "LinkPassed", "its real path is `deep/c`");
+    check_refused(&["a=x", "locked=x"], "ReadOnly", "`locked` is read-only");
+    check_refused(&["a=x", "-locked"], "ReadOnly", "`locked` is read-only");
+    check_refused(&["a=x", "a=y"], "Clash", "`a` and `a`");
+    check_refused(&["-a", "a/b=y", "b=x"], "Clash", "`a/b` and `a`");
+    check_refused(&["new=x", "new/y=x"], "Clash", "`new/y` and `new`");
+    check_refused(&["a=x", ".=x"], "Clash", "`a` and `.`");
+    check_refused(&[".=x"], "NotAFile", "`.` is a folder");
+    check_refused(&["script>b"], "Exists", "`b` exists already");
+}
+
+#[test]
+fn versions_come_in_the_order_of_the_changes() {
+    let place = place();
+    let all = changes(&place, &["a=one", "-b", "deep/c=two"]);
+    let versions = place.workspace.apply(&all).unwrap();
+    assert_eq!(versions, [Some(Version::of(b"one")), None, Some(Version::of(b"two"))]);
+    assert_eq!(place.workspace.read(&place.path("a"), 10).unwrap().version, Version::of(b"one"));
+}
+
+#[test]
+fn many_files_need_few_handles() {
+    let place = Place::new();
+    let all: Vec<Change> = (0..3000)
+        .map(|number| Change::write(place.path(&format!("d{}/{number}", number % 7)), vec![b'x'; 10], Expect::Missing))
+        .collect();
+    assert_eq!(place.workspace.apply(&all).unwrap().len(), 3000);
+    let all: Vec<Change> = all.into_iter().map(|change| Change::delete(change.path, Expect::Any)).collect();
+    place.workspace.apply(&all).unwrap();
+    assert!(snapshot(place.root.path()).values().all(|(_, _, content)| content == "folder"));
+}
+
+#[test]
+fn deleting() {
+    let place = place();
+    let path = place.path("deep/c");
+    assert_eq!(kind(place.workspace.delete(&path, Expect::Version(Version::of(b"other")))), "Stale");
+    place.workspace.delete(&path, Expect::Version(Version::of(b"old deep/c"))).unwrap();
+    assert_eq!(kind(place.workspace.delete(&path, Expect::Any)), "Missing");
+    assert_eq!(std::fs::read_dir(place.inner("deep")).unwrap().count(), 0);
+    assert_eq!(kind(place.workspace.delete(&place.path("link"), Expect::Any)), "LinkPassed");
+}
+
+/// What the disk offers is kept; a disk without such attributes is no reason to fail.
+#[test]
+fn attributes_of_the_user_pass_to_the_new_file() {
+    let place = place();
+    let set = |name: &str| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(place.inner(name), "user.note", b"kept", flags)
+    };
+    if let Err(error) = set("script") {
+        skipped(&format!("no extended attributes here: {error}"));
+        return;
+    }
+    let note = |name: &str| {
+        let mut value = [0; 16];
+        rustix::fs::getxattr(place.inner(name), "user.note", &mut value[..]).map(|count| value[..count].to_vec())
+    };
+    place.workspace.write(&place.path("script"), b"new", Expect::Any).unwrap();
+    assert_eq!(note("script").unwrap(), b"kept");
+    place.workspace.apply(&changes(&place, &["script>moved", "a=x"])).unwrap();
+    assert_eq!(note("moved").unwrap(), b"kept");
+    assert!(note("a").is_err());
+}
+
+/// Two who read, add their word and write what they read as expected: no word is lost, however close they are.
+#[test]
+fn two_writers_lose_nothing() {
+    let place = Place::quick();
+    place.put("a", "");
+    let write = |letter: char| {
+        let workspace = sabir_workspace::Workspace::open(place.root.path()).unwrap();
+        let (path, mut written, mut left_behind) = (place.path("a"), Vec::new(), false);
+        for number in 0..1000 {
+            let Ok(old) = workspace.read(&path, 1 << 20) else { continue };
+            let word = format!("{letter}{number} ");
+            let new = [old.bytes, word.clone().into_bytes()].concat();
+            match workspace.write(&path, &new, Expect::Version(old.version)) {
+                Ok(_) => written.push(word),
+                // A third writer's time: the one who put back found another's file, and said so.
+                Err(error) => left_behind |= kind::<()>(Err(error)) == "NotRestored",
+            }
+        }
+        (written, left_behind)
+    };
+    let ((first, lost), (second, lost_too)) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| write('b'));
+        (write('a'), other.join().unwrap())
+    });
+    let content = std::fs::read_to_string(place.inner("a")).unwrap();
+    let missing: Vec<&String> = first.iter().chain(&second).filter(|word| !content.contains(*word)).collect();
+    assert!(!first.is_empty() && !second.is_empty());
+    assert!(missing.is_empty() || lost || lost_too, "{missing:?}");
+}

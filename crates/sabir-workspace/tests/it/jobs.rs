@@ -1,0 +1,253 @@
+//! Outputs that are kept, and commands in the background, with real processes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_workspace::{Command, End, JobState, Jobs, Lifetime, Line, OutputError, PageOptions, Workspace};
+use tempfile::TempDir;
+
+use crate::Place;
+use crate::commands::{block_on, command};
+use crate::trees::{alive, wait_for};
+
+/// A place, and where outputs are kept beside it.
+struct Task {
+    place: Place,
+    workspace: Arc<Workspace>,
+    folder: TempDir,
+    jobs: Jobs,
+}
+
+impl Task {
+    fn new() -> Self {
+        let (place, folder) = (Place::new(), TempDir::new().unwrap());
+        let workspace = Arc::new(Workspace::open(place.root.path()).unwrap());
+        let jobs = Jobs::new(folder.path().join("outputs"), Lifetime::Lasting);
+        Self { place, workspace, folder, jobs }
+    }
+
+    /// The same task, resumed.
+    fn resumed(self) -> Self {
+        drop(self.jobs);
+        let jobs = Jobs::new(self.folder.path().join("outputs"), Lifetime::Lasting);
+        Self { jobs, ..self }
+    }
+
+    fn run(&self, text: &str) -> Option<u32> {
+        let command = command(text).captured_bytes(10, 10);
+        let ran = block_on(self.jobs.run(&self.workspace, command, text, |_, _| {})).unwrap();
+        ran.kept.map(Result::unwrap)
+    }
+
+    fn start(&self, text: &str) -> u32 {
+        self.begin(command(text), text).unwrap()
+    }
+
+    fn begin(&self, command: Command, text: &str) -> Result<u32, OutputError> {
+        self.jobs.start(Arc::clone(&self.workspace), command, text)
+    }
+
+    fn texts(&self, number: u32, first: u64, last: u64) -> Vec<String> {
+        let options = PageOptions { first, last, max_bytes: 1000, max_line_bytes: 100 };
+        self.jobs.page(number, &options).unwrap().into_iter().map(shown).collect()
+    }
+
+    fn state(&self, number: u32) -> JobState {
+        self.jobs.info(number).unwrap().state
+    }
+
+    fn names(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.folder.path().join("outputs")) else { return Vec::new() };
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn shown(line: Line) -> String {
+    format!("{}{} {}", line.number, if line.matched { ":" } else { "" }, line.text)
+}
+
+fn end(state: &JobState) -> Option<End> {
+    match state {
+        JobState::Ended(ending) => Some(ending.end),
+        _ => None,
+    }
+}
+
+#[test]
+fn only_what_does_not_fit_is_kept() {
+    let task = Task::new();
+    assert_eq!(task.run("seq 5"), None);
+    assert_eq!(task.names(), Vec::<String>::new());
+    assert_eq!(task.run("seq 20"), Some(1));
+    // Little on the screen, and much on the way there.
+    assert_eq!(task.run("for i in $(seq 20000); do printf '%s %%\\r' $i; done"), None);
+    assert_eq!(task.run("seq 30000"), Some(2));
+    assert_eq!(task.names(), ["1.about", "1.head", "2.about", "2.head"]);
+    assert_eq!(task.texts(1, 19, 99), ["19 19", "20 20"]);
+    let info = task.jobs.info(2).unwrap();
+    assert_eq!((info.command.as_str(), info.lines, info.bytes, info.next_line), ("seq 30000", 30_000, 168_894, 6));
+    let task = task.resumed();
+    let info = task.jobs.info(2).unwrap();
+    assert_eq!(
+        (info.command.as_str(), info.lines, info.state),
+        ("seq 30000", 30_000, JobState::Past("exit code 0".to_owned()))
+    );
+    assert_eq!(task.texts(2, 29_999, 30_000), ["29999 29999", "30000 30000"]);
+    assert_eq!(task.run("seq 20"), Some(3));
+}
+
+#[test]
+fn pages_and_searches() {
+    let task = Task::new();
+    task.run("seq 1000; printf 'a\\tb\\033[1mc\\n'; head -c 300 /dev/zero | tr '\\0' x; echo; printf end");
+    assert_eq!(task.texts(1, 1, 1_000_000).len(), 277, "as many as fit");
+    assert_eq!(task.texts(1, 1001, 1001), ["1001 a\tbc"]);
+    assert_eq!(task.texts(1, 2000, 3000), Vec::<String>::new());
+    let options = PageOptions { first: 1002, last: 1003, max_bytes: 10, max_line_bytes: 4 };
+    let lines = task.jobs.page(1, &options).unwrap();
+    assert_eq!((lines.len(), lines[0].text.as_str(), lines[0].cut_bytes, lines[0].ended), (2, "xxxx", 296, true));
+    assert!(!lines[1].ended);
+    let (found, more) = task.jobs.search(1, "^(1|50?0?|501)$", 100, 100).unwrap();
+    let found: Vec<_> = found.into_iter().map(shown).collect();
+    assert_eq!(
+        found,
+        ["1: 1", "2 2", "4 4", "5: 5", "6 6", "49 49", "50: 50", "51 51", "499 499", "500: 500", "501: 501", "502 502"]
+    );
+    assert!(!more);
+    let (found, more) = task.jobs.search(1, "7", 3, 100).unwrap();
+    assert_eq!((found.len(), more), (3, true));
+    assert!(matches!(task.jobs.search(1, "(", 3, 100), Err(OutputError::Workspace(_))));
+}
+
+#[test]
+fn what_cannot_be_read_is_explained() {
+    let task = Task::new();
+    let options = PageOptions { first: 1, last: 1, max_bytes: 10, max_line_bytes: 10 };
+    let words = |number| task.jobs.page(number, &options).unwrap_err().to_string();
+    assert!(words(1).starts_with("there is no output 1; none was kept so far"), "{}", words(1));
+    task.run("head -c 100 /dev/zero; seq 100");
+    assert!(words(1).starts_with("output 1 is binary (392 bytes)"), "{}", words(1));
+    assert_eq!(words(7), "there is no output 7; there is only 1");
+    // A folder that cannot be made.
+    std::fs::write(task.folder.path().join("file"), "").unwrap();
+    let jobs = Jobs::new(task.folder.path().join("file/outputs"), Lifetime::Lasting);
+    let ran = block_on(jobs.run(&task.workspace, command("seq 100000"), "", |_, _| {})).unwrap();
+    assert_eq!(ran.outcome.end, End::Exited(0));
+    let error = ran.kept.unwrap().unwrap_err().to_string();
+    assert!(error.starts_with("the output could not be kept: "), "{error}");
+}
+
+#[test]
+fn a_flood_takes_a_bounded_disk_and_keeps_its_numbers() {
+    let task = Task::new();
+    task.run("seq 12000000");
+    let folder = task.folder.path().join("outputs");
+    let size = |name: &str| folder.join(name).metadata().unwrap().len();
+    assert_eq!((size("1.head"), size("1.tail")), (32 << 20, 32 << 20));
+    assert_eq!(task.jobs.info(1).unwrap().lines, 12_000_000);
+    assert_eq!(task.texts(1, 11_999_999, u64::MAX), ["11999999 11999999", "12000000 12000000"]);
+    let behind = task.texts(1, 6_000_000, u64::MAX);
+    // The first line behind the gap has lost its beginning.
+    let second = behind[1].split(' ').collect::<Vec<_>>();
+    assert_eq!(second[0], second[1]);
+}
+
+#[test]
+fn jobs_run_on_and_end() {
+    let task = Task::new();
+    let number = task.start("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 3");
+    block_on(task.jobs.wait(number, Duration::from_millis(300))).unwrap();
+    assert_eq!(task.state(number), JobState::Running);
+    wait_for("the first line", || task.jobs.info(number).unwrap().lines == 1);
+    assert_eq!(task.texts(number, 1, 9), ["1 one"]);
+    task.place.put("go", "");
+    block_on(task.jobs.wait(number, Duration::from_secs(60))).unwrap();
+    assert_eq!(end(&task.state(number)), Some(End::Exited(3)));
+    assert_eq!(task.texts(number, 1, 9), ["1 one", "2 two"]);
+    // Stopping what has ended changes nothing.
+    block_on(task.jobs.stop(number)).unwrap();
+    assert_eq!(end(&task.state(number)), Some(End::Exited(3)));
+    let number = task.begin(command("sleep 1000").timeout(Duration::from_millis(100)), "").unwrap();
+    block_on(task.jobs.wait(number, Duration::from_secs(60))).unwrap();
+    assert_eq!(end(&task.state(number)), Some(End::TimedOut));
+    let number = task.begin(command("true").shell("/no/such/shell"), "").unwrap();
+    block_on(task.jobs.wait(number, Duration::from_secs(60))).unwrap();
+    assert!(matches!(task.state(number), JobState::Failed(reason) if reason.contains("/no/such/shell")));
+}
+
+const DEAF: &str = "trap '' TERM; (setsid sleep 1000 &); sleep 1000 & while :; do sleep 0.1; done";
+
+#[test]
+fn a_stopped_job_is_gone() {
+    let task = Task::new();
+    let number = task.begin(command(DEAF).terminal().grace(Duration::from_millis(200)), DEAF).unwrap();
+    wait_for("the job", || alive(&task.place).len() > 3);
+    block_on(task.jobs.stop(number)).unwrap();
+    assert_eq!(end(&task.state(number)), Some(End::Cancelled));
+    assert_eq!(alive(&task.place), Vec::<String>::new());
+}
+
+#[test]
+fn all_jobs_end_together() {
+    let task = Task::new();
+    for _ in 0..3 {
+        task.begin(command(DEAF).grace(Duration::from_millis(200)), DEAF).unwrap();
+    }
+    task.start("echo done");
+    wait_for("the jobs", || alive(&task.place).len() > 9);
+    block_on(task.jobs.end());
+    assert_eq!(alive(&task.place), Vec::<String>::new());
+    let states: Vec<_> = task.jobs.list().into_iter().map(|info| end(&info.state)).collect();
+    assert_eq!(states[..3], [Some(End::Cancelled); 3]);
+}
+
+#[test]
+fn jobs_end_when_nobody_holds_them() {
+    let task = Task::new();
+    task.start(DEAF);
+    wait_for("the job", || alive(&task.place).len() > 3);
+    // In a runtime, where one may not wait.
+    block_on(async { drop(task.jobs) });
+    wait_for("the end of all", || alive(&task.place).is_empty());
+}
+
+#[test]
+fn so_many_jobs_and_no_more() {
+    let task = Task::new();
+    for _ in 0..sabir_workspace::MAX_JOBS {
+        task.start("sleep 1000");
+    }
+    assert!(matches!(task.begin(command("true"), ""), Err(OutputError::TooMany)));
+    block_on(task.jobs.stop(1)).unwrap();
+    task.start("true");
+    block_on(task.jobs.end());
+}
+
+#[test]
+fn a_passing_folder_is_removed() {
+    let (place, folder) = (Place::new(), TempDir::new().unwrap());
+    let path = folder.path().join("outputs");
+    let jobs = Jobs::new(path.clone(), Lifetime::Passing);
+    block_on(jobs.run(&place.workspace, command("seq 100000"), "", |_, _| {})).unwrap();
+    assert!(Path::new(&path).join("1.head").exists());
+    drop(jobs);
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_a_killed_task_left_is_read_as_far_as_it_is_known() {
+    let task = Task::new();
+    task.run("seq 1000");
+    let folder = task.folder.path().join("outputs");
+    std::fs::write(folder.join("2.head"), "a\nb\nc").unwrap();
+    std::fs::write(folder.join("part-3.head"), "x").unwrap();
+    let task = task.resumed();
+    let info = task.jobs.info(2).unwrap();
+    assert_eq!((info.lines, info.state), (3, JobState::Past("ended with Sabir".to_owned())));
+    assert_eq!(task.texts(2, 1, 9), ["1 a", "2 b", "3 c"]);
+    assert!(!folder.join("part-3.head").exists());
+    assert_eq!(task.start("true"), 3);
+}

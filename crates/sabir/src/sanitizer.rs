@@ -1,0 +1,245 @@
+//! Foreign text on its way to a terminal: the one place through which text of models, tools, files and servers passes.
+//!
+//! Nothing foreign may move the cursor, set a title or a colour, ask the terminal anything, or hide itself. No control character
+//! but line feed and tab comes out. Supported, and read as terminals do: escape sequences, the 8-bit forms too. Colours and other
+//! renditions (SGR) go without a trace, since they say nothing; any other sequence, and any run of control characters, becomes one
+//! U+FFFD, so that it is seen that something was there. Characters that nobody sees or that turn the direction of text become their
+//! code points, as in `<U+202E>`. More than [`MAX_MARKS`] combining marks in a row are cut: they are no writing, and terminals choke on them.
+//!
+//! Chunking never changes the result: a sequence may be split anywhere.
+
+/// Combining marks on one character; the most that any script stacks is far below.
+const MAX_MARKS: usize = 16;
+/// A string sequence (a title, a picture) that is longer than this is not waited for: what follows is text again.
+const MAX_STRING_CHARS: usize = 4096;
+
+/// Cleans a stream of text.
+#[derive(Debug, Default)]
+pub(crate) struct Sanitizer {
+    state: State,
+    /// What came last, as far as the next character depends on it.
+    last: Last,
+    marks: usize,
+    /// Whether the last character is of a writing that has joiners, or an emoji: nothing ASCII is.
+    joins: bool,
+}
+
+/// Where in a sequence the stream is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Ground,
+    /// Behind ESC, and behind intermediate characters if there were any.
+    Escape,
+    /// In a control sequence; whether it may still be a rendition.
+    Control { plain: bool },
+    /// In a string that ends with BEL or ST, of so many characters.
+    String(usize),
+    /// In a string, behind ESC.
+    StringEscape(usize),
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Last {
+    #[default]
+    Text,
+    /// A carriage return, which came out as a line feed: a line feed that follows belongs to it.
+    Return,
+    /// Something that came out as U+FFFD.
+    Mark,
+}
+
+/// A text that is whole.
+pub(crate) fn visible(text: &str) -> String {
+    Sanitizer::default().clean(text)
+}
+
+impl Sanitizer {
+    /// The next piece of the stream as it may be shown.
+    pub(crate) fn clean(&mut self, text: &str) -> String {
+        let mut shown = String::with_capacity(text.len());
+        for c in text.chars() {
+            self.push(c, &mut shown);
+        }
+        shown
+    }
+
+    fn push(&mut self, c: char, shown: &mut String) {
+        match self.state {
+            State::Ground => self.ground(c, shown),
+            State::Escape => match c {
+                '[' => self.state = State::Control { plain: true },
+                ']' | 'P' | '_' | '^' | 'X' => self.begin_string(shown),
+                ' '..='/' => {}
+                '0'..='~' => self.end_sequence(shown),
+                _ => self.broken(c, shown),
+            },
+            State::Control { plain } => match c {
+                '0'..='9' | ';' | ':' => {}
+                'm' if plain => self.state = State::Ground,
+                '<'..='?' | ' '..='/' => self.state = State::Control { plain: false },
+                '@'..='~' => self.end_sequence(shown),
+                _ => self.broken(c, shown),
+            },
+            State::String(_) if matches!(c, '\u{7}' | '\u{9c}') => self.state = State::Ground,
+            State::String(count) if c == '\u{1b}' => self.state = State::StringEscape(count),
+            State::StringEscape(_) if c == '\\' => self.state = State::Ground,
+            State::String(count) | State::StringEscape(count) => {
+                let longer = State::String(count + 1);
+                self.state = if count < MAX_STRING_CHARS { longer } else { State::Ground };
+            }
+        }
+    }
+
+    fn ground(&mut self, c: char, shown: &mut String) {
+        let last = std::mem::take(&mut self.last);
+        match c {
+            '\u{1b}' => {
+                self.state = State::Escape;
+                self.last = last;
+            }
+            '\u{9b}' => {
+                self.state = State::Control { plain: true };
+                self.last = last;
+            }
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => {
+                self.last = last;
+                self.begin_string(shown);
+            }
+            '\n' if last == Last::Return => {}
+            '\n' | '\t' => self.show(c, shown),
+            // A carriage return begins a line anew; here it begins a new one, so that nothing is overwritten.
+            '\r' => {
+                self.show('\n', shown);
+                self.last = Last::Return;
+            }
+            _ if c.is_control() => {
+                self.last = last;
+                self.mark(shown);
+            }
+            '\u{200c}' | '\u{200d}' if self.joins => shown.push(c),
+            _ if is_unseen(c) => {
+                self.marks = 0;
+                self.joins = false;
+                shown.push_str(&format!("<U+{:04X}>", u32::from(c)));
+            }
+            _ if is_combining(c) => {
+                self.marks += 1;
+                if self.marks <= MAX_MARKS {
+                    shown.push(c);
+                }
+            }
+            _ => self.show(c, shown),
+        }
+    }
+
+    fn show(&mut self, c: char, shown: &mut String) {
+        self.marks = 0;
+        self.joins = !c.is_ascii();
+        shown.push(c);
+    }
+
+    /// One mark for a run of what is not shown.
+    fn mark(&mut self, shown: &mut String) {
+        if self.last != Last::Mark {
+            self.show('\u{fffd}', shown);
+        }
+        self.last = Last::Mark;
+    }
+
+    fn end_sequence(&mut self, shown: &mut String) {
+        self.state = State::Ground;
+        self.mark(shown);
+    }
+
+    fn begin_string(&mut self, shown: &mut String) {
+        self.mark(shown);
+        self.state = State::String(0);
+    }
+
+    /// A sequence that is none after all: a mark, and the character for itself.
+    fn broken(&mut self, c: char, shown: &mut String) {
+        self.end_sequence(shown);
+        self.push(c, shown);
+    }
+}
+
+/// Characters without a shape of their own, and those that turn the direction of the text around them. The joiners among them are
+/// shown as they are behind a character that is not ASCII, since emoji and Indic and Persian writing need them.
+pub(crate) fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn is_combining(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text as it is shown, whole and in every split.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(visible(text), expected, "{text:?}");
+        let mut bytewise = Sanitizer::default();
+        let shown: String = text.chars().map(|c| bytewise.clean(c.encode_utf8(&mut [0; 4]))).collect();
+        assert_eq!(shown, expected, "{text:?}, one at a time");
+        for (at, _) in text.char_indices().take(100) {
+            let (one, two) = text.split_at(at);
+            let mut sanitizer = Sanitizer::default();
+            let shown = sanitizer.clean(one) + &sanitizer.clean(two);
+            assert_eq!(shown, expected, "{text:?}, split at {at}");
+        }
+    }
+
+    #[test]
+    fn text_is_kept() {
+        check("a\r\nb\tc", "a\nb\tc");
+        check("evil\rgood", "evil\ngood");
+        check("a\r\r\nb\n\nc", "a\n\nb\n\nc");
+        check("Grüße, 世界 🌍 e\u{301}", "Grüße, 世界 🌍 e\u{301}");
+    }
+
+    #[test]
+    fn sequences_are_not() {
+        check("\u{1b}[1;31merror\u{1b}[0m: x\u{1b}[38:2::1:2:3m", "error: x");
+        check("\u{1b}[8mhidden\u{1b}[0m", "hidden");
+        check("a\u{1b}[2J\u{1b}[Hb", "a\u{fffd}b");
+        check("a\u{1b}[?1049hb\u{1b}[6nc", "a\u{fffd}b\u{fffd}c");
+        check("\u{1b}[>4;1mx", "\u{fffd}x");
+        check("a\u{1b}]52;c;aGk=\u{7}b", "a\u{fffd}b");
+        check("a\u{1b}]8;;https://evil\u{1b}\\good.com\u{1b}]8;;\u{1b}\\b", "a\u{fffd}good.com\u{fffd}b");
+        check(
+            "a\u{1b}P$qm\u{1b}\\b\u{1b}_Gx\u{1b}\\c\u{1b}^x\u{1b}\\d\u{1b}Xx\u{1b}\\e",
+            "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}e",
+        );
+        check("\u{1b}Ptmux;\u{1b}\u{1b}]52;c;x\u{7}b", "\u{fffd}b");
+        check("a\u{1b}(0b\u{1b}cc", "a\u{fffd}b\u{fffd}c");
+        check("a\u{9b}2Jb\u{9d}52;c;x\u{9c}c", "a\u{fffd}b\u{fffd}c");
+        check("a\u{1b}", "a");
+        check("a\u{1b}\u{1b}[31mb", "a\u{fffd}b");
+        check("a\u{1b}[3\nb", "a\u{fffd}\nb");
+    }
+
+    #[test]
+    fn runs_are_short() {
+        check(&format!("a{}b", "\u{7}".repeat(1000)), "a\u{fffd}b");
+        check(&format!("e{}x", "\u{301}".repeat(1000)), &format!("e{}x", "\u{301}".repeat(MAX_MARKS)));
+        let text = format!("\u{1b}]0;{}more", "x".repeat(MAX_STRING_CHARS - 1));
+        assert_eq!(visible(&text), "\u{fffd}more");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_named() {
+        check("ls \u{202e}hs.live", "ls <U+202E>hs.live");
+        check("👩\u{200d}🔬 می\u{200c}خواهم", "👩\u{200d}🔬 می\u{200c}خواهم");
+        check("git\u{200d} push", "git<U+200D> push");
+        check("a\u{200b}b\u{feff}c\u{2028}d\u{e0041}", "a<U+200B>b<U+FEFF>c<U+2028>d<U+E0041>");
+    }
+}

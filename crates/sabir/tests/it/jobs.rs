@@ -1,0 +1,91 @@
+//! Commands in the background end with their task, whatever ends it.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::world::{WAYS, World, code, processes_with, stderr, turn};
+
+/// Deaf to polite requests, and hidden in a session of its own. `mark` tells them from other tests' processes.
+fn job(mark: &str) -> String {
+    format!(
+        "(setsid sh -c \"trap '' TERM; sleep 8{mark}; sleep 8{mark}\" &); trap '' TERM; touch up; sleep 8{mark}; sleep 8{mark}"
+    )
+}
+
+fn left(mark: &str) -> Vec<String> {
+    processes_with(&format!("sleep\u{0}8{mark}"))
+}
+
+#[track_caller]
+fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !ready() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn jobs_end_with_a_task_that_completes() {
+    let (world, way, mark) = (World::new(), WAYS[1], "0517");
+    let turns = [
+        turn("", vec![("execute_command", json!({"command": job(mark), "background": true}))]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "go"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(world.work.path().join("up").exists());
+    assert_eq!(left(mark), Vec::<String>::new());
+}
+
+/// Starts a task with a job, and ends the process with this signal while a command works in the foreground.
+fn after(signal: &str, mark: &str) -> std::process::ExitStatus {
+    let (world, way) = (World::new(), WAYS[1]);
+    let turns = [
+        turn("", vec![("execute_command", json!({"command": job(mark), "background": true}))]),
+        turn("", vec![("execute_command", json!({"command": format!("touch ready; sleep 8{mark}")}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", way.model(), "--approve", "all", "--output", "events", "go"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the foreground", || world.work.path().join("ready").exists());
+    assert!(left(mark).len() >= 3, "{:?}", left(mark));
+    let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let status = child.wait().unwrap();
+    if signal == "-KILL" {
+        wait_for("the end of all", || left(mark).is_empty());
+    }
+    assert_eq!(left(mark), Vec::<String>::new());
+    status
+}
+
+#[test]
+fn jobs_end_with_a_task_that_is_cancelled() {
+    assert_eq!(after("-INT", "0518").code(), Some(130));
+}
+
+#[test]
+fn jobs_end_with_a_task_that_is_killed() {
+    assert_eq!(after("-KILL", "0519").code(), None);
+}
+
+#[test]
+fn outputs_stay_beside_the_journal() {
+    let (world, way) = (World::new(), WAYS[1]);
+    let turns = [
+        turn("", vec![("execute_command", json!({"command": "seq 1 100000"}))]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "go"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let folder = world.home.path().join(".local/share/sabir/tasks").join(format!("{}.outputs", world.only_task()));
+    assert_eq!(std::fs::metadata(folder.join("1.head")).unwrap().len(), 588_895);
+    let tasks = world.sabir().arg("tasks").output().unwrap();
+    assert_eq!(code(&tasks), 0, "{}", stderr(&tasks));
+}

@@ -82,6 +82,7 @@ mod output;
 mod path;
 mod plain;
 mod protect;
+pub mod sandbox;
 mod search;
 mod stop;
 pub mod supervise;
@@ -96,6 +97,7 @@ pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOpt
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};
 pub use path::{WorkPath, protected};
+pub use sandbox::{Confined, Level, Network, Sandbox, Tier};
 pub use search::{Match, SearchOptions, SearchResult};
 pub use stop::{Stop, StopOnDrop};
 pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};

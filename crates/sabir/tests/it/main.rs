@@ -27,6 +27,7 @@ mod models;
 mod parse;
 mod recordings;
 mod repairs;
+mod sandboxes;
 mod tools;
 mod tour;
 mod undo;

@@ -82,7 +82,8 @@ impl BuiltIn for ExecuteCommand {
         let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
         let mut command = Command::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
-            .captured_bytes(HEAD_BYTES, TAIL_BYTES);
+            .captured_bytes(HEAD_BYTES, TAIL_BYTES)
+            .sandbox(self.0.sandbox.clone());
         if input.terminal {
             command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
@@ -186,6 +187,9 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
     }
     if let survivors @ 1.. = outcome.survivors {
         notes.push(format!("{} could not be killed.", processes(survivors)));
+    }
+    if let Some(note) = outcome.confined.as_ref().and_then(|confined| confined.note.clone()) {
+        notes.push(note);
     }
     notes
 }

@@ -41,7 +41,7 @@
 //! use sabir_agent::{Access, Registry};
 //! use sabir_call::CallId;
 //! use sabir_tools::{EditTool, Reach, Settings, builtin};
-//! use sabir_workspace::{Jobs, Lifetime, Workspace};
+//! use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
 //! use serde_json::json;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
@@ -51,6 +51,7 @@
 //!     helper: PathBuf::from("sabir"),
 //!     environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
 //!     edit_tool: EditTool::default(),
+//!     sandbox: Sandbox::new(Level::Best),
 //!     jobs: Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing)),
 //!     reach: Reach::Public,
 //! }))?;
@@ -95,7 +96,7 @@ use std::sync::Arc;
 
 use sabir_agent::Tool;
 use sabir_call::ToolSpec;
-use sabir_workspace::{Jobs, Workspace};
+use sabir_workspace::{Jobs, Sandbox, Workspace};
 
 pub use crate::facts::gather;
 pub use crate::web::reach::Reach;
@@ -129,6 +130,8 @@ pub struct Settings {
     pub environment: Vec<(String, String)>,
     /// The tool that the model is offered to change parts of files.
     pub edit_tool: EditTool,
+    /// What commands are confined to.
+    pub sandbox: Sandbox,
     /// What commands leave: outputs and jobs.
     pub jobs: Arc<Jobs>,
     /// Which machines `fetch_url` may ask.

@@ -21,11 +21,12 @@ use crate::capture::{Capture, Captured};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
+use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls, room};
 use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
 use crate::terminal::{self, Seat};
 
-/// Linux takes 128 KiB for one argument, its NUL included.
-const MAX_TEXT_BYTES: usize = 128 * 1024 - 1;
+mod form;
+
 const CHUNK_BYTES: usize = 32 << 10;
 const CAPTURED_BYTES: usize = 32 << 10;
 /// How long processes in the background may go on after the shell's exit, and how long output may come after the last process.
@@ -70,6 +71,7 @@ pub struct Command {
     grace: Duration,
     captured_bytes: (usize, usize),
     cancel: Option<Cancel>,
+    sandbox: Option<Sandbox>,
 }
 
 /// How a command ended, and what it printed.
@@ -83,6 +85,8 @@ pub struct CommandOutcome {
     pub left_running: u32,
     /// How many of its processes could not be killed, because they belong to another user or hang in the kernel.
     pub survivors: u32,
+    /// The sandbox that was in force; `None` without one.
+    pub confined: Option<Confined>,
 }
 
 /// How a command ended, without what it printed.
@@ -167,6 +171,7 @@ impl Command {
             grace: Duration::from_secs(2),
             captured_bytes: (CAPTURED_BYTES, CAPTURED_BYTES),
             cancel: None,
+            sandbox: None,
         }
     }
 
@@ -221,6 +226,12 @@ impl Command {
         self
     }
 
+    /// Confines the command. If the sandbox cannot be had as asked, the command does not run.
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
     /// Runs the command. `on_output` sees each piece of output as it comes; nothing more is read until it returns, so a slow
     /// listener slows the command down and memory stays bounded.
     ///
@@ -246,8 +257,10 @@ impl Command {
             capture.push(bytes);
             on_output(stream, bytes);
         };
-        let Ending { end, left_running, survivors } = self.run_into(workspace, take).await?;
-        Ok(CommandOutcome { end, output: capture.finish(), left_running, survivors })
+        let (Ending { end, left_running, survivors }, walls) = self.run_into(workspace, take).await?;
+        let output = capture.finish();
+        let confined = walls.map(|walls| walls.told(end != End::Exited(0), &output.text()));
+        Ok(CommandOutcome { end, output, left_running, survivors, confined })
     }
 
     /// Runs the command as [`run`](Self::run) does, and keeps nothing of its output.
@@ -255,24 +268,39 @@ impl Command {
         mut self,
         workspace: &Workspace,
         on_output: impl FnMut(Stream, &[u8]) + Send,
-    ) -> Result<Ending, WorkspaceError> {
-        check_text(&self.text)?;
-        check_env(&self.env)?;
+    ) -> Result<(Ending, Option<Walls>), WorkspaceError> {
+        form::check_text(&self.text)?;
+        form::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let (child, running) = self.start(workspace, shell.clone(), &mark)?;
+        let order = self.sandbox.as_ref().map(|sandbox| sandbox.order(workspace.root())).transpose()?.flatten();
+        let words = order.as_ref().map(Order::words).unwrap_or_default();
+        let (child, running) = self.start(workspace, (shell.clone(), words), &mark)?;
         let limits = Limits { timeout: self.timeout, patience: SETTLE + self.grace + GIVE_UP + DRAIN };
         let cancel = self.cancel.take().unwrap_or_else(|| Box::pin(std::future::pending()));
         let story = running.watch(limits, cancel, &mark, on_output).await;
         reap(child).await;
         if let Some(Report::Failed(number)) = story.main {
+            if let Some(reason) = Stage::explain(number) {
+                return Err(WorkspaceError::Sandbox { reason });
+            }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        Ok(Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) })
+        if let Some(order) = &order {
+            // The supervisor did it, unless it was killed.
+            room::remove(&order.tmp);
+        }
+        let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
+        Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))
     }
 
     /// Starts the supervisor. No await in here: from the start on, dropping `Running` ends the command.
-    fn start(&self, workspace: &Workspace, shell: PathBuf, mark: &str) -> Result<(Child, Running), WorkspaceError> {
+    fn start(
+        &self,
+        workspace: &Workspace,
+        (shell, sandbox): (PathBuf, Vec<OsString>),
+        mark: &str,
+    ) -> Result<(Child, Running), WorkspaceError> {
         let (folder, socket) = (self.folder.to_string(), "the socket of the command");
         let fail = |error| WorkspaceError::from_io("enter", &folder, error);
         let dir = workspace.dir().open_dir(self.folder.at()).map_err(fail)?;
@@ -285,11 +313,14 @@ impl Command {
         ours.set_nonblocking(true).map_err(fail)?;
         let (reports, lifeline) = UnixStream::from_std(ours).map_err(fail)?.into_split();
         let (device, text) = (self.device, OsString::from(&self.text));
-        let plan = Plan { settle: SETTLE, grace: self.grace, device, shell: shell.into(), text };
+        let plan = Plan { settle: SETTLE, grace: self.grace, device, shell: shell.into(), text, sandbox };
         let mut command = tokio::process::Command::new(&self.helper);
         command.args(plan.into_args()).env_clear().envs(QUIET.iter().copied());
         command.envs([if device == Device::Terminal { CLEVER } else { DUMB }]);
-        command.envs(self.env.iter().map(|(name, value)| (name, value))).env(MARK, mark);
+        let passes = |name: &str| self.sandbox.as_ref().is_none_or(|sandbox| sandbox.passes(name));
+        command
+            .envs(self.env.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name, value)))
+            .env(MARK, mark);
         // By its handle: whoever renames a folder or swaps it for a link meanwhile does not redirect the command.
         command.current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -335,6 +366,8 @@ struct Story {
     asked: Option<End>,
     /// What the supervisor said of the shell.
     main: Option<Report>,
+    /// What it said of the sandbox.
+    confined: Option<i32>,
     left: u32,
     survivors: Option<u32>,
 }
@@ -394,6 +427,7 @@ impl Running {
                     deliver(&mut self.stderr, count, &err, |bytes| on_output(Stream::Stderr, bytes));
                 }
                 line = next_line(&mut self.reports) => match line.as_deref().map(str::parse) {
+                    Some(Ok(Report::Confined(number))) => story.confined = Some(number),
                     Some(Ok(Report::Left(left))) => story.left = left.unsigned_abs(),
                     Some(Ok(Report::Gone(left))) => story.survivors = Some(left.unsigned_abs()),
                     Some(Ok(report)) => story.main = Some(report),
@@ -459,29 +493,4 @@ async fn reap(mut child: Child) {
 fn default_shell() -> PathBuf {
     let bash = Path::new("/bin/bash");
     if bash.exists() { bash.to_path_buf() } else { PathBuf::from("/bin/sh") }
-}
-
-fn check_text(text: &str) -> Result<(), WorkspaceError> {
-    let reason = if text.trim().is_empty() {
-        "it is empty; write the command to run".to_owned()
-    } else if text.contains('\0') {
-        "it holds a NUL byte; write it without".to_owned()
-    } else if text.len() > MAX_TEXT_BYTES {
-        let length = text.len();
-        format!(
-            "it has {length} bytes and the system takes {MAX_TEXT_BYTES}; write the long part to a file and use that"
-        )
-    } else {
-        return Ok(());
-    };
-    Err(WorkspaceError::Command { reason })
-}
-
-fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> {
-    match env.iter().find(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')) {
-        Some((name, _)) => {
-            Err(WorkspaceError::Command { reason: format!("its environment entry {name:?} is malformed") })
-        }
-        None => Ok(()),
-    }
 }

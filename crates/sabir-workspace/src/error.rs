@@ -166,6 +166,12 @@ pub enum WorkspaceError {
         /// What the system says.
         source: io::Error,
     },
+    /// The sandbox that was asked for cannot be had, so nothing ran.
+    #[error("the command was not run, because its sandbox cannot be had: {reason}")]
+    Sandbox {
+        /// What is missing, and what to do.
+        reason: String,
+    },
     /// The system refused, for any other reason: permissions, a full disk, a broken device.
     #[error("could not {action} `{path}`: {source}{}", advice(source))]
     Io {

@@ -193,7 +193,7 @@ impl Jobs {
 
     /// Keeps an output whose ends were shown, and numbers it.
     fn keep(&self, mut output: Output, command: &str, outcome: &CommandOutcome) -> Result<u32, OutputError> {
-        let CommandOutcome { end, output: shown, left_running, survivors } = outcome;
+        let CommandOutcome { end, output: shown, left_running, survivors, .. } = outcome;
         let ending = Ending { end: *end, left_running: *left_running, survivors: *survivors };
         let mut state = self.state();
         let number = state.last + 1;
@@ -229,6 +229,7 @@ impl Jobs {
         self.spawn(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
             let ran = command.run_into(&workspace, |_, bytes| lock(&told).push(bytes)).await;
+            let ran = ran.map(|(ending, _)| ending);
             lock(&told).end(ran, stem, text);
             // Nobody may be left to be told.
             let _ = finished.send(true);

@@ -32,6 +32,11 @@ pub(crate) fn block_signals() -> io::Result<()> {
     set_signals(Signals::None)
 }
 
+/// Undoes [`block_signals`].
+pub(crate) fn unblock_signals() -> io::Result<()> {
+    set_signals(Signals::All)
+}
+
 /// Sees to it that no descriptor but the three standard ones passes to a program started later.
 pub(crate) fn close_others_on_exec() -> io::Result<()> {
     // SAFETY: close_range takes three integers and, with this flag, closes nothing in this process.

@@ -37,6 +37,7 @@ use rustix::process::{
 };
 
 use crate::kernel;
+use crate::sandbox::{self, room::Room};
 
 pub(crate) mod tree;
 
@@ -55,6 +56,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// that `Command` made. The exit code says nothing; the result goes through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if sandbox::is_launch(args.first()) {
+        return sandbox::launch::main(args.get(1..).unwrap_or_default());
+    }
     let Some(plan) = Plan::read(args) else { return ExitCode::from(2) };
     match supervise(&plan) {
         Ok(()) => ExitCode::SUCCESS,
@@ -76,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) device: Device,
     pub(crate) shell: OsString,
     pub(crate) text: OsString,
+    /// What the sandbox is to be; no words: none.
+    pub(crate) sandbox: Vec<OsString>,
 }
 
 /// What a command prints to.
@@ -97,10 +104,12 @@ impl Device {
 }
 
 impl Plan {
-    pub(crate) fn into_args(self) -> [OsString; 6] {
+    pub(crate) fn into_args(self) -> Vec<OsString> {
         let number = |time: Duration| time.as_millis().to_string().into();
         let device = self.device.word().into();
-        [ARGUMENT.into(), number(self.settle), number(self.grace), device, self.shell, self.text]
+        let mut args = vec![ARGUMENT.into(), number(self.settle), number(self.grace), device, self.shell, self.text];
+        args.extend(self.sandbox);
+        args
     }
 
     fn read(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
@@ -109,15 +118,17 @@ impl Plan {
         let (settle, grace) = (time()?, time()?);
         let word = args.next()?;
         let device = [Device::Pipe, Device::Terminal].into_iter().find(|device| word == device.word())?;
-        Some(Self { settle, grace, device, shell: args.next()?, text: args.next()? })
+        Some(Self { settle, grace, device, shell: args.next()?, text: args.next()?, sandbox: args.collect() })
     }
 }
 
 /// What the supervisor tells the agent, one a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The shell could not be started: the system's error number.
+    /// The shell could not be started: the system's error number, or what of the sandbox failed.
     Failed(i32),
+    /// The shell starts in a sandbox: the tier, and what it is made of.
+    Confined(i32),
     /// The shell ended with this code.
     Exited(i32),
     /// The shell was ended by this signal.
@@ -132,6 +143,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, number) = match self {
             Self::Failed(number) => ("failed", number),
+            Self::Confined(number) => ("confined", number),
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
             Self::Left(number) => ("left", number),
@@ -149,6 +161,7 @@ impl FromStr for Report {
         let number = number.parse().map_err(drop)?;
         match word {
             "failed" => Ok(Self::Failed(number)),
+            "confined" => Ok(Self::Confined(number)),
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
             "left" => Ok(Self::Left(number)),
@@ -166,21 +179,29 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
     let _ = kernel::close_others_on_exec();
-    let mut command = Command::new(&plan.shell);
-    command.arg("-c").arg(&plan.text).stdin(match plan.device {
-        Device::Pipe => Stdio::null(),
-        Device::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
-    });
-    let shell = kernel::spawn_detached(&mut command, plan.device)?;
+    let mut room = Room::open(&plan.sandbox)?;
+    let (shell, confined) = room.start(&plan.shell, |mut command: Command| {
+        command.arg("-c").arg(&plan.text).stdin(match plan.device {
+            Device::Pipe => Stdio::null(),
+            Device::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
+        });
+        kernel::spawn_detached(&mut command, plan.device)
+    })?;
+    if let Some(confined) = confined {
+        report(Report::Confined(confined));
+    }
     let mut family = Family { shell: Pid::from_child(&shell), status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
     let hurried = watch(&mut family).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
     family.wait_until(settle, lifeline_closed);
     if family.alive && !hurried {
-        report(Report::Left(i32::try_from(tree::running()).unwrap_or(i32::MAX)));
+        let running = tree::running().saturating_sub(sandbox::keepers(confined));
+        report(Report::Left(i32::try_from(running).unwrap_or(i32::MAX)));
     }
     family.end(plan.grace);
+    // Before the last report: what the agent may do next must not meet it.
+    drop(room);
     let survivors = if family.alive { tree::descendants().len() } else { 0 };
     report(Report::Gone(i32::try_from(survivors).unwrap_or(i32::MAX)));
     Ok(())
@@ -296,6 +317,7 @@ mod tests {
             device: Device::Terminal,
             shell: "/bin/sh".into(),
             text: "echo 'a\nb' -- \"$@\"".into(),
+            sandbox: vec!["level".into(), "1".into()],
         };
         assert_eq!(Plan::read(plan().into_args().into_iter().skip(1)), Some(plan()));
         assert_eq!(Plan::read(["1".into(), "2".into(), "pipe".into(), "sh".into()]), None);
@@ -305,7 +327,14 @@ mod tests {
 
     #[test]
     fn reports_read_back() {
-        for report in [Report::Failed(2), Report::Exited(0), Report::Signaled(15), Report::Left(2), Report::Gone(3)] {
+        for report in [
+            Report::Failed(2),
+            Report::Confined(1007),
+            Report::Exited(0),
+            Report::Signaled(15),
+            Report::Left(2),
+            Report::Gone(3),
+        ] {
             assert_eq!(report.to_string().parse(), Ok(report));
         }
         assert_eq!("".parse::<Report>(), Err(()));

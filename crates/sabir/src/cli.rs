@@ -80,6 +80,13 @@ pub(crate) enum Command {
     Models(ModelsArguments),
     /// Say what is there to work with; with a model, find out what it can do by asking it.
     Doctor(DoctorArguments),
+    /// Run a command of yours in the sandbox, to try it.
+    ///
+    /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1
+    /// (Landlock and a filter of system calls, Linux 6.2) does that; it does not protect `.git/hooks` and its like in the
+    /// folder, nor the modes and times of files elsewhere. Level 2 does that as well, in namespaces of its own: secrets, other
+    /// processes and the rest of /tmp and /dev cannot be seen. There is no standard input. The exit code is the command's.
+    Sandbox(SandboxArguments),
     /// Look for mistakes in tools: names that collide, schemas that cannot be carried, words that are missing.
     Lint(LintArguments),
     /// Apply an edit, as a model writes it, from standard input to a file: SEARCH/REPLACE blocks, `*** Begin Patch`, a string to
@@ -187,6 +194,10 @@ pub(crate) struct TaskOptions {
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
+    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has. `sabir help sandbox` says
+    /// what that means. A level that cannot be had runs nothing.
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) sandbox: Option<String>,
     /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact
     /// command line, `kind=NAME` for a kind of command as it is proposed, or `host=NAME`. May be given several times.
     #[arg(long, value_name = "POLICY")]
@@ -397,6 +408,25 @@ pub(crate) struct DoctorArguments {
     /// The model to ask, as in --model, or the address of a server with one model. It is asked some five short questions,
     /// which cost what they cost.
     pub(crate) model: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxArguments {
+    /// `1`, `2`, `best` for the best that this machine has, or `off`.
+    #[arg(long, default_value = "best")]
+    pub(crate) level: String,
+    /// Allow the network: TCP and UDP, but no unix sockets.
+    #[arg(long)]
+    pub(crate) network: bool,
+    /// A folder that may be written besides; it must exist. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) write: Vec<PathBuf>,
+    /// The folder to work in.
+    #[arg(long, short = 'C')]
+    pub(crate) folder: Option<PathBuf>,
+    /// The command: one word is a line for the shell, several are a program and its arguments.
+    #[arg(required = true, last = true)]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

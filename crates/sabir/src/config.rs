@@ -7,6 +7,7 @@
 //! protocol = "native"               # or a dialect
 //! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
 //! approve = ["edits"]               # as --approve
+//! sandbox = "best"                  # as --sandbox
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
@@ -61,6 +62,7 @@ pub(crate) struct Config {
     allow: Vec<String>,
     ask: Vec<String>,
     deny: Vec<String>,
+    pub(crate) sandbox: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
@@ -122,6 +124,9 @@ impl Config {
         config.providers.check().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
+        }
+        if let Some(level) = &config.sandbox {
+            level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
         }
         // Said of the file, by whatever command reads it first.
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;

@@ -25,6 +25,8 @@ pub(crate) enum Exit {
     Provider,
     /// 130: interrupted.
     Interrupted,
+    /// That of a command of the user's (`sandbox`).
+    Passed(u8),
 }
 
 impl Exit {
@@ -40,6 +42,7 @@ impl Exit {
             Self::Limit => 6,
             Self::Provider => 7,
             Self::Interrupted => 130,
+            Self::Passed(code) => code,
         }
     }
 }

@@ -27,6 +27,7 @@ mod providers;
 mod remember;
 mod repairs;
 mod run;
+mod sandbox;
 mod sanitizer;
 mod screen;
 mod spent;
@@ -90,6 +91,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
         Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
         Some(Command::Edit(arguments)) => edit::edit(arguments),
+        Some(Command::Sandbox(arguments)) => sandbox::sandbox(arguments),
         Some(Command::Models(arguments)) => models::models(arguments),
         Some(Command::Lint(arguments)) => lint::lint(arguments),
         Some(Command::Help { topic }) => help::help(topic),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sabir_agent::policy::{Facts, Judgement, RuleKind, Rules, Shell};
 use sabir_agent::{Access, Judge, Record, Verdict};
 use sabir_call::{Call, Part};
-use sabir_workspace::Workspace;
+use sabir_workspace::{Level, Sandbox, Workspace};
 use serde_json::{Value, json};
 
 use crate::cli::{ExplainedArguments, RuleOptions, SimulateArguments, Whole};
@@ -48,6 +48,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
         edit_tool: sabir_tools::EditTool::default(),
         jobs: Arc::new(task::passing_jobs()),
         reach: sabir_tools::Reach::Public,
+        sandbox: Sandbox::new(Level::Off),
     });
     let mut rows = Vec::new();
     for call in calls(&records) {

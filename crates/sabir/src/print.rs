@@ -16,11 +16,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output as it stands.
 pub(crate) fn out(text: &str) {
-    let mut stream = stdout().lock();
-    let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
-        LOST.store(true, Ordering::Relaxed);
-    }
+    out_bytes(text.as_bytes());
 }
 
 /// Whether something that was asked for could not be written: a full disk, say.
@@ -30,8 +26,22 @@ pub(crate) fn is_lost() -> bool {
 
 /// Writes to standard error as it stands.
 pub(crate) fn err(text: &str) {
+    err_bytes(text.as_bytes());
+}
+
+/// Passes bytes on to standard output, which is no terminal.
+pub(crate) fn out_bytes(bytes: &[u8]) {
+    let mut stream = stdout().lock();
+    let written = stream.write_all(bytes).and_then(|()| stream.flush());
+    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Passes bytes on to standard error, which is no terminal.
+pub(crate) fn err_bytes(bytes: &[u8]) {
     let mut stream = stderr().lock();
-    _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+    _ = stream.write_all(bytes).and_then(|()| stream.flush());
 }
 
 /// Writes one JSON object and a line feed.

@@ -6,6 +6,7 @@ use sabir_agent::{Attended, Outcome, Record, Start, Task, TaskId, User};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
+use sabir_workspace::{Level, Sandbox};
 use serde_json::json;
 
 use crate::cassette::{self, Nowhere, Tape, Taped, Told};
@@ -64,7 +65,8 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     let chosen = config.choose(options.model.as_deref())?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
-    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None };
+    let sandbox = Sandbox::new(Level::Off);
+    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox };
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
@@ -103,8 +105,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     };
     check_protocol(start, options)?;
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let means =
-        Means { edit_tool: task::kept_edit_tool(start, options)?, jobs: task::jobs(&folder, &id), keeper: None };
+    let means = Means {
+        edit_tool: task::kept_edit_tool(start, options)?,
+        jobs: task::jobs(&folder, &id),
+        keeper: None,
+        sandbox: Sandbox::new(Level::Off),
+    };
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };

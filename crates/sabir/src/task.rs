@@ -14,7 +14,7 @@ use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
 use sabir_tools::{EditTool, EditToolError};
-use sabir_workspace::{Jobs, Lifetime, Workspace};
+use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
 use tokio::runtime::Runtime;
 
 use crate::cassette::Told;
@@ -25,6 +25,7 @@ use crate::exit::Failure;
 use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::repairs;
+use crate::sandbox;
 
 /// Everything that a task needs besides its records.
 pub(crate) struct Bench {
@@ -66,6 +67,8 @@ pub(crate) struct Means {
     pub(crate) jobs: Jobs,
     /// Takes checkpoints, unless they are off.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// What commands are confined to.
+    pub(crate) sandbox: Sandbox,
 }
 
 /// What a new task is to do, and with what.
@@ -122,8 +125,8 @@ impl Bench {
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let workspace = Arc::new(workspace);
-        let keeper = Keeper::of(options, config, &workspace)?;
-        let bench = Self::with(workspace, Means { keeper, ..means }, rules, limits, None)?;
+        let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
+        let bench = Self::with(workspace, Means { keeper, sandbox, ..means }, rules, limits, None)?;
         Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
     }
 
@@ -160,8 +163,9 @@ impl Bench {
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
         let workspace = Arc::new(workspace);
-        let keeper = Keeper::of(options, config, &workspace)?;
-        let means = Means { edit_tool: kept_edit_tool(&told.start, options)?, jobs: passing_jobs(), keeper };
+        let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
+        let edit_tool = kept_edit_tool(&told.start, options)?;
+        let means = Means { edit_tool, jobs: passing_jobs(), keeper, sandbox };
         let bench = Self::with(workspace, means, rules, limits, Some(place))?;
         Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
     }
@@ -174,7 +178,7 @@ impl Bench {
         limits: Limits,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
-        let Means { edit_tool, jobs, keeper } = means;
+        let Means { edit_tool, jobs, keeper, sandbox } = means;
         let jobs = Arc::new(jobs);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
@@ -183,6 +187,7 @@ impl Bench {
             helper,
             environment: config::command_environment(),
             edit_tool,
+            sandbox,
             jobs: Arc::clone(&jobs),
             reach: sabir_tools::Reach::Public,
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sabir_agent::{Attended, Limits, Outcome, Rules, Start};
 use sabir_tools::EditTool;
-use sabir_workspace::{Expect, Workspace};
+use sabir_workspace::{Expect, Level, Sandbox, Workspace};
 
 use crate::cassette::{self, Taped};
 use crate::exit::{Exit, Failure};
@@ -39,7 +39,8 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
     }
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
     // The scratch folder is there to be deleted: no checkpoints.
-    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None };
+    let sandbox = Sandbox::new(Level::Off);
+    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None, sandbox };
     let bench = Bench::with(Arc::new(workspace), means, rules, Limits::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");

@@ -46,6 +46,7 @@ impl Place {
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
+            sandbox: sabir_workspace::Sandbox::new(sabir_workspace::Level::Off),
             jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
             reach,
         }))

@@ -8,6 +8,7 @@ mod commands;
 mod faults;
 mod files;
 mod jobs;
+mod sandbox;
 mod search;
 mod trees;
 mod walks;

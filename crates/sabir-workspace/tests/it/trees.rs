@@ -9,7 +9,7 @@ use crate::Place;
 use crate::commands::{PROBE, block_on, command, run};
 
 /// Every way to hide that the shell offers: in the background, deaf to signals, orphaned, in a session of its own, both.
-const HIDERS: &str = "
+pub(crate) const HIDERS: &str = "
     sleep 1000 &
     (trap '' TERM HUP INT; sleep 1000; sleep 1000) &
     (sleep 1000 & sleep 1000 &) &
@@ -20,7 +20,7 @@ const HIDERS: &str = "
     sleep 0.3
 ";
 /// More than any wait of the code under test, and nothing on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The processes that work in the place's folder: all that its commands start, the supervisor included, and no zombies.
 pub(crate) fn alive(place: &Place) -> Vec<String> {

@@ -2,8 +2,12 @@
 //!
 //! `workspace-probe __supervise …` supervises; `workspace-probe agent FOLDER TEXT` runs a command as an agent would;
 //! `workspace-probe change FOLDER CHANGE…`, `look FOLDER` and `storm FOLDER` do what [`files`] says.
+//! `workspace-probe confined …` runs a command in a sandbox, `without CALL ARGUMENTS…` does the rest on a kernel that lacks a
+//! system call, `try NAME ARGUMENTS…` makes a real system call and says `allowed` or `denied`.
 //! `workspace-probe checkpoints FOLDER STORE TASK ROUNDS` changes files with checkpoints around, and goes back now and then.
 
+mod attempts;
+mod confined;
 mod files;
 
 use std::ffi::OsString;
@@ -21,6 +25,11 @@ fn main() -> ExitCode {
     match args.next() {
         Some(first) if first == supervise::ARGUMENT => supervise::main(args),
         Some(first) if first == "agent" => agent(args.next(), args.next()).unwrap_or(ExitCode::FAILURE),
+        Some(first) if first == "confined" => {
+            confined::confined(&args.collect::<Vec<_>>()).unwrap_or(ExitCode::from(2))
+        }
+        Some(first) if first == "without" => attempts::without(args),
+        Some(first) if first == "try" => attempts::attempt(args),
         Some(first) if first == "checkpoints" => match checkpoints(args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -14,7 +14,7 @@ use sabir_call::StopReason;
 use sabir_model::{Cassette, HttpModel};
 use sabir_testkit::{Reply, Script, Trouble};
 use sabir_wire::Head;
-use sabir_workspace::{Jobs, Lifetime, Workspace};
+use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
 use serde_json::{Value, json};
 
 use crate::world::{WAYS, Way, World, code, events, stderr, turn};
@@ -211,8 +211,8 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
     let jobs = Arc::new(Jobs::new(folder.path().join("outputs"), Lifetime::Passing));
     let helper = PathBuf::from(env!("CARGO_BIN_EXE_sabir"));
     let edit_tool = sabir_tools::EditTool::default();
-    let reach = sabir_tools::Reach::Public;
-    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, jobs, reach };
+    let (reach, sandbox) = (sabir_tools::Reach::Public, Sandbox::new(Level::Off));
+    let tools = sabir_tools::Settings { workspace, helper, environment, edit_tool, sandbox, jobs, reach };
     let registry = Registry::new(sabir_tools::builtin(tools)).unwrap();
     let mut rules = Rules::default();
     rules.approve("all").unwrap();

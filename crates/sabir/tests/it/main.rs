@@ -28,6 +28,7 @@ mod parse;
 mod policy;
 mod recordings;
 mod repairs;
+mod sandboxes;
 mod tools;
 mod tour;
 mod undo;

@@ -1,0 +1,32 @@
+//! What does a sandbox cost? A command that does nothing, in each tier, beside the same without a sandbox.
+//!
+//! The median of a row less that of `off` is what the tier adds; it should stay below 3 ms for tier 1 and 15 ms for tier 2.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use sabir_workspace::{Command, End, Sandbox, Workspace, supervise};
+use tokio::runtime::Runtime;
+
+fn main() {
+    // The benchmark is its own supervisor, as the binary is.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == supervise::ARGUMENT) {
+        let _ = supervise::main(arguments);
+        return;
+    }
+    divan::main();
+}
+
+#[divan::bench(args = ["off", "1", "2"], sample_count = 200, sample_size = 1)]
+fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = Workspace::open(folder.path()).unwrap();
+    let runtime: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let helper = std::env::current_exe().unwrap();
+    bencher.bench_local(|| {
+        let sandbox = Sandbox::new(level.parse().unwrap()).home(std::path::Path::new("/root"));
+        let command = Command::new("true", &helper).env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        let outcome = runtime.block_on(command.sandbox(sandbox).run(&workspace, |_, _| {})).unwrap();
+        assert_eq!(outcome.end, End::Exited(0));
+    });
+}

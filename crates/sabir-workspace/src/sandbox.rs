@@ -1,0 +1,287 @@
+//! Confining a command: what it may write, read and reach, whoever wrote it.
+//!
+//! Policy decides what runs; this limits what a running command can do, so that a wrong decision costs little. There are two
+//! tiers, and the second holds the first inside:
+//!
+//! | | [`Tier::One`] | [`Tier::Two`] |
+//! | --- | --- | --- |
+//! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock as far as it is there |
+//! | writing | the workspace, a private `TMPDIR`, [`Sandbox::write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
+//! | protected paths of the workspace | **writable** | read-only, and cannot be made where they are missing |
+//! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
+//! | secrets, sockets and devices ([`secrets`]) | cannot be read; names can be listed | cannot be seen |
+//! | network, when denied | no sockets | a loopback interface of its own, TCP only |
+//! | unix sockets | pairs only | pairs only |
+//! | other processes | no tracing; no signals from Linux 6.12 on | cannot be seen |
+//! | privileges | none, as root too, and no way to new ones | the same, and no user outside has the command's number 0 |
+//!
+//! The bold cells are what Landlock cannot do: it allows folders with all below, and knows no change of modes. Denying those
+//! calls outright would break `chmod +x`, `cp -p`, `tar`, `git` and `cargo`, so tier 1 lets them pass; set-user-ID programs that
+//! could be made with them gain nothing inside, and outside only where the workspace's user starts them.
+//!
+//! In both tiers: no core dumps, at most 64 GiB a file and 16,384 processes; no system call that only administrators, debuggers
+//! or exploits need (`filter.rs` lists them); nothing of the environment that leads to an agent, a bus or a display.
+//!
+//! The whole is built by a copy of this program between supervisor and shell, which confines itself and becomes the shell. If
+//! any part of the asked level cannot be had, nothing runs, and the error says what is missing.
+//!
+//! As long as a command of tier 2 runs, something empty stands in the workspace in place of missing protected names, and watchers
+//! of the folder see it; the supervisor removes it. A supervisor that is killed leaves it there.
+//!
+//! Not covered in either tier: reading (a command may read what the user may read, but secrets), protected names below the top
+//! of the workspace (`sub/AGENTS.md`) and missing ones that `room.rs` does not list, locks on files that can be read, and how much memory or processor time is used.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::WorkspaceError;
+
+mod filter;
+pub(crate) mod launch;
+mod mounts;
+mod namespaces;
+mod note;
+mod order;
+mod rights;
+pub(crate) mod room;
+mod secrets;
+mod stage;
+mod system;
+
+pub(crate) use order::{Guarded, Order};
+pub use secrets::secrets;
+pub(crate) use stage::Stage;
+
+/// How much confinement is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// None.
+    #[default]
+    Off,
+    /// Tier 1, or the command does not run.
+    One,
+    /// Tier 2, or the command does not run.
+    Two,
+    /// Tier 2 where it can be had, else tier 1; where neither can, the command does not run.
+    Best,
+}
+
+/// The confinement that is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Landlock, a filter of system calls, limits, no privileges.
+    One,
+    /// All of that in namespaces of its own.
+    Two,
+}
+
+/// Whether a command may open connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// No connection leaves.
+    #[default]
+    Denied,
+    /// The network of the machine by TCP and UDP; still no unix sockets.
+    Allowed,
+}
+
+/// The confinement of a command; see the [module](self) for what it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    level: Level,
+    network: Network,
+    write: Vec<PathBuf>,
+    read: Vec<PathBuf>,
+    hide: Vec<PathBuf>,
+    temporary: PathBuf,
+}
+
+/// What a command was confined to, in its outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confined {
+    /// The tier that was in force.
+    pub tier: Tier,
+    /// The kernel's Landlock version; 0: none, which only tier 2 can do without.
+    pub landlock: u32,
+    /// What the model needs to know when the output looks like a denial: the line, the rule, and what is allowed.
+    pub note: Option<String>,
+}
+
+impl Sandbox {
+    /// A sandbox that writes in the workspace and a private temporary folder only, has no network, and hides the secrets of the
+    /// machine. What is in the home folder is hidden by [`home`](Self::home).
+    #[must_use]
+    pub fn new(level: Level) -> Self {
+        let (write, read, hide) = (Vec::new(), Vec::new(), secrets::of_machine());
+        Self { level, network: Network::Denied, write, read, hide, temporary: PathBuf::from("/tmp") }
+    }
+
+    /// Whether the network may be used.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Folders outside the workspace that may be written too. They must exist.
+    #[must_use]
+    pub fn write(mut self, folders: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.write.extend(folders);
+        self
+    }
+
+    /// Files and folders to be seen although they would be hidden, or stand in the real `/tmp`. They must exist.
+    #[must_use]
+    pub fn read(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.read.extend(paths);
+        self
+    }
+
+    /// Files and folders to hide. What does not exist is no matter; what holds something that is to be seen, such as the
+    /// workspace, is not hidden.
+    #[must_use]
+    pub fn hide(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.hide.extend(paths);
+        self
+    }
+
+    /// The user's home folder, of which the [`secrets`] are hidden.
+    #[must_use]
+    pub fn home(self, home: &Path) -> Self {
+        self.hide(secrets(home))
+    }
+
+    /// Where the private temporary folder is made for the time of the command; `/tmp` unless set.
+    #[must_use]
+    pub fn temporary(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.temporary = folder.into();
+        self
+    }
+
+    /// Whether a command gets an environment entry of this name.
+    pub(crate) fn passes(&self, name: &str) -> bool {
+        self.level == Level::Off || !secrets::leads_out(name)
+    }
+
+    /// What the supervisor has to do, or nothing.
+    pub(crate) fn order(&self, root: &Path) -> Result<Option<Order>, WorkspaceError> {
+        if self.level == Level::Off {
+            return Ok(None);
+        }
+        let real = |path: &PathBuf| {
+            path.canonicalize().map_err(|error| WorkspaceError::Sandbox {
+                reason: format!("`{}`, which its sandbox is to show, cannot be found: {error}", path.display()),
+            })
+        };
+        let mut write = vec![root.to_path_buf()];
+        for folder in &self.write {
+            write.push(real(folder)?);
+        }
+        let mut read = self.read.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        read.retain(|path| !write.iter().any(|folder| path.starts_with(folder)));
+        let mut hide: Vec<PathBuf> = self.hide.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        hide.sort();
+        hide.dedup();
+        hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
+        let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
+        // Nobody else can know the name before it is taken.
+        let tmp = temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root)));
+        let (level, network, guarded) = (self.level, self.network, Guarded::default());
+        Ok(Some(Order { level, network, write, read, hide, tmp, guarded }))
+    }
+}
+
+/// The sandbox that a command was in: what was ordered, and the supervisor's report of it.
+pub(crate) struct Walls {
+    pub(crate) order: Order,
+    pub(crate) number: i32,
+}
+
+impl Walls {
+    /// What can be said of it beside the output of a command that failed or did not.
+    pub(crate) fn told(&self, failed: bool, output: &str) -> Confined {
+        let tier = if self.number >= TIER { Tier::Two } else { Tier::One };
+        let note = if failed { note::note(&self.order, tier, output) } else { None };
+        Confined { tier, landlock: self.number.rem_euclid(TIER).unsigned_abs(), note }
+    }
+}
+
+/// What separates the tier from Landlock's version in the supervisor's report.
+const TIER: i32 = 1000;
+
+impl Tier {
+    /// The number that reports this tier with a version of Landlock.
+    fn report(self, landlock: i32) -> i32 {
+        landlock + if self == Self::Two { TIER } else { 0 }
+    }
+}
+
+impl Level {
+    /// The tiers to try, the better one first.
+    fn tiers(self) -> &'static [Tier] {
+        match self {
+            Self::Off => &[],
+            Self::One => &[Tier::One],
+            Self::Two => &[Tier::Two],
+            Self::Best => &[Tier::Two, Tier::One],
+        }
+    }
+}
+
+const LEVELS: [(&str, Level); 4] = [("off", Level::Off), ("1", Level::One), ("2", Level::Two), ("best", Level::Best)];
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = LEVELS.iter().find(|(_, level)| level == self).map(|(word, _)| *word);
+        f.write_str(word.unwrap_or_default())
+    }
+}
+
+/// The error says what can be written.
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let found = LEVELS.iter().find(|(known, _)| *known == word);
+        found.map(|(_, level)| *level).ok_or_else(|| format!("`{word}` is no sandbox level: write off, 1, 2 or best"))
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::One { "1" } else { "2" })
+    }
+}
+
+impl fmt::Display for Confined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let namespaces = if self.tier == Tier::Two { "namespaces, " } else { "" };
+        match self.landlock {
+            0 => write!(f, "level {}: {namespaces}system call filter", self.tier),
+            version => write!(f, "level {}: {namespaces}Landlock {version}, system call filter", self.tier),
+        }
+    }
+}
+
+/// How many processes of ours stay with a command whose shell has ended.
+pub(crate) fn keepers(report: Option<i32>) -> usize {
+    usize::from(report.is_some_and(|number| number >= TIER))
+}
+
+/// The words of a start as the supervisor's copy.
+pub(crate) const WORD: &str = "sandbox";
+
+/// Whether these arguments are for [`launch::main`].
+pub(crate) fn is_launch(first: Option<&OsString>) -> bool {
+    first.is_some_and(|word| word == WORD)
+}
+
+/// A folder that only its owner may enter.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(folder)
+}

@@ -1,0 +1,163 @@
+//! The file system as a command of tier 2 sees it: all of it read-only, but for a few folders; with fresh `/proc`, `/dev` and
+//! `/tmp`; and with secrets hidden.
+//!
+//! Folders that stay writable are cloned before everything is made read-only, and mounted over themselves afterwards. A mount
+//! namespace keeps all of this to itself and forgets it with its last process.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, open};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+};
+
+use super::rights::DEVICES;
+use super::system::{Reach, add_mount_attributes};
+use super::{Guarded, Order};
+
+const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+const ALL: u64 = READ_ONLY | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID;
+/// Where temporary files go, whatever a program thinks of `TMPDIR`.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+/// What is mounted over what must not be seen, a folder and a file of each kind.
+const EMPTY: [&str; 2] = ["/dev/.empty/folder", "/dev/.empty/file"];
+const CLOSED: [&str; 2] = ["/dev/.empty/closed-folder", "/dev/.empty/closed-file"];
+
+/// Builds the view. `guarded` are the protected paths of the workspace.
+pub(super) fn arrange(order: &Order, guarded: &Guarded) -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let mut temporary = Vec::new();
+    for place in TEMPORARY {
+        // A link to the other one, for instance, needs nothing.
+        if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            temporary.push((place, clone(&order.tmp)?));
+        }
+    }
+    let mut devices = Vec::new();
+    for device in DEVICES {
+        if fs::exists(device)? {
+            devices.push((device, clone(Path::new(device))?));
+        }
+    }
+    let mut kept = Vec::new();
+    for path in order.kept() {
+        kept.push((path, clone(path)?, path.is_dir()));
+    }
+    let writable = order.write.len();
+    let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    add_mount_attributes(root.as_fd(), ALL, Reach::Tree)?;
+    fresh(c"proc", &[], MountAttrFlags::MOUNT_ATTR_RDONLY, Path::new("/proc"))?;
+    arrange_devices(devices)?;
+    for (place, tree) in temporary {
+        harden(&tree, 0)?;
+        attach(&tree, Path::new(place))?;
+    }
+    for (index, (path, tree, is_folder)) in kept.iter().enumerate() {
+        harden(tree, if index < writable { 0 } else { READ_ONLY })?;
+        make_place(path, *is_folder)?;
+        attach(tree, path)?;
+    }
+    for path in &order.hide {
+        mask(path, CLOSED)?;
+    }
+    guard(guarded)
+}
+
+/// Protected paths of the workspace: what exists becomes read-only, what was put there for it becomes a mask.
+fn guard(guarded: &Guarded) -> io::Result<()> {
+    for path in &guarded.pinned {
+        // A mount point cannot be renamed away, with what is mounted below.
+        attach(&clone(path)?, path)?;
+    }
+    for path in &guarded.existing {
+        let tree = clone(path)?;
+        harden(&tree, READ_ONLY)?;
+        attach(&tree, path)?;
+    }
+    guarded.missing.iter().try_for_each(|path| mask(path, EMPTY))
+}
+
+/// Devices, pseudo-terminals and shared memory of the command's own.
+fn arrange_devices(devices: Vec<(&str, OwnedFd)>) -> io::Result<()> {
+    let none = MountAttrFlags::empty();
+    fresh(c"tmpfs", &[(c"mode", c"0755"), (c"size", c"64k")], none, Path::new("/dev"))?;
+    for (device, tree) in devices {
+        fs::write(device, "")?;
+        add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, Reach::Mount)?;
+        attach(&tree, Path::new(device))?;
+    }
+    for folder in ["/dev/pts", "/dev/shm", "/dev/.empty", EMPTY[0], CLOSED[0]] {
+        fs::create_dir(folder)?;
+    }
+    fs::write(EMPTY[1], "")?;
+    fs::write(CLOSED[1], "")?;
+    for closed in CLOSED {
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o0))?;
+    }
+    fresh(c"devpts", &[(c"newinstance", c""), (c"ptmxmode", c"0666")], none, Path::new("/dev/pts"))?;
+    fresh(c"tmpfs", &[(c"mode", c"1777")], MountAttrFlags::MOUNT_ATTR_NODEV, Path::new("/dev/shm"))?;
+    let links =
+        [("pts/ptmx", "ptmx"), ("/proc/self/fd", "fd"), ("fd/0", "stdin"), ("fd/1", "stdout"), ("fd/2", "stderr")];
+    links.iter().try_for_each(|(target, name)| symlink(target, Path::new("/dev").join(name)))
+}
+
+/// Mounts a new file system.
+fn fresh(kind: &CStr, options: &[(&CStr, &CStr)], attributes: MountAttrFlags, at: &Path) -> io::Result<()> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        match value.is_empty() {
+            true => rustix::mount::fsconfig_set_flag(context.as_fd(), *name)?,
+            false => fsconfig_set_string(context.as_fd(), *name, *value)?,
+        }
+    }
+    fsconfig_create(context.as_fd())?;
+    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    attach(&fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?, at)
+}
+
+/// The same files once more, not mounted anywhere yet.
+fn clone(path: &Path) -> io::Result<OwnedFd> {
+    let recursive = if path.is_dir() { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
+    Ok(open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive)?)
+}
+
+fn harden(tree: &OwnedFd, more: u64) -> io::Result<()> {
+    add_mount_attributes(tree.as_fd(), libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOSUID | more, Reach::Tree)
+}
+
+fn attach(tree: &OwnedFd, at: &Path) -> io::Result<()> {
+    Ok(move_mount(tree.as_fd(), c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// A place to mount on, where a fresh `/tmp` took it away; it goes with the private folder.
+fn make_place(path: &Path, is_folder: bool) -> io::Result<()> {
+    if !TEMPORARY.iter().any(|place| path.starts_with(place)) || fs::exists(path)? {
+        return Ok(());
+    }
+    let folder = if is_folder { Some(path) } else { path.parent() };
+    if let Some(folder) = folder {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    if is_folder { Ok(()) } else { fs::write(path, "") }
+}
+
+/// Covers a file or folder, if it can be seen at all, with one that cannot be written.
+fn mask(path: &Path, [folder, file]: [&str; 2]) -> io::Result<()> {
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    let tree = clone(Path::new(if found.is_dir() { folder } else { file }))?;
+    add_mount_attributes(tree.as_fd(), ALL, Reach::Mount)?;
+    attach(&tree, path)
+}
+
+/// The folders that stay visible, the writable ones first.
+impl Order {
+    fn kept(&self) -> impl Iterator<Item = &PathBuf> {
+        self.write.iter().chain(&self.read)
+    }
+}

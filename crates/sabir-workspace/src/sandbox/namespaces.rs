@@ -1,0 +1,143 @@
+//! Namespaces of tier 2, and their first process.
+//!
+//! The launcher makes the namespaces, maps its user to one that is not root, and starts the first process in them as a child of
+//! the *supervisor*, beside itself. That process mounts the view, starts the shell, and reaps whatever is orphaned; when it ends,
+//! the kernel ends every process of the namespace. It ends with its last child, with the supervisor (parent death signal), or by
+//! the supervisor's hand. The launcher stays outside, and passes on how the shell ended.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, getgid, getpid, getuid, kill_process,
+    set_dumpable_behavior, set_parent_process_death_signal, wait,
+};
+use rustix::thread::UnshareFlags;
+
+use super::system::{Kin, Side, fork, raise_interface, unshare};
+use super::{Network, Order, Stage, mounts};
+use crate::kernel;
+
+/// Who root is inside; any number but 0.
+const NOBODY_SPECIAL: u32 = 1000;
+
+/// Who goes on after [`enter`].
+pub(super) enum Role {
+    /// The process that is to become the shell.
+    Shell,
+    /// A process that is done, with its exit code.
+    Done(ExitCode),
+}
+
+/// Makes the namespaces and everything in them. `status` is the pipe to the supervisor.
+pub(super) fn enter(order: &Order, status: &mut Option<OwnedFd>) -> io::Result<Role> {
+    let failed = |stage: Stage| move |error: io::Error| stage.failed(&error);
+    let folder = rustix::process::getcwd(Vec::new()).map_err(|error| Stage::Folder.failed(&error.into()))?;
+    map_user(order.network)?;
+    let (ends, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| Stage::Process.failed(&error.into()))?;
+    match fork(Kin::Sibling).map_err(failed(Stage::Process))? {
+        Side::Parent(_) => {
+            drop((status.take(), end));
+            return Ok(Role::Done(pass_on(ends)));
+        }
+        Side::Child => drop(ends),
+    }
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Stage::Process.failed(&error.into()))?;
+    if is_deserted(status.as_ref()) {
+        return Ok(Role::Done(ExitCode::FAILURE));
+    }
+    mounts::arrange(order, &order.guarded).map_err(failed(Stage::Mounts))?;
+    if order.network == Network::Denied {
+        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed(Stage::Loopback))?;
+        raise_interface(socket.as_fd(), c"lo").map_err(failed(Stage::Loopback))?;
+    }
+    // Once more, by its name: the handle that was inherited leads around the mounts.
+    rustix::process::chdir(folder).map_err(|error| Stage::Folder.failed(&error.into()))?;
+    match fork(Kin::Child).map_err(failed(Stage::Process))? {
+        Side::Parent(shell) => {
+            drop(status.take());
+            // Nothing of this process is to be seen in /proc.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            Ok(Role::Done(reap(shell, end)))
+        }
+        Side::Child => Ok(Role::Shell),
+    }
+}
+
+/// Makes the namespaces, with this user as their only one.
+fn map_user(network: Network) -> io::Result<()> {
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    let mut flags = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    if network == Network::Denied {
+        flags |= UnshareFlags::NEWNET;
+    }
+    unshare(flags).map_err(|error| Stage::Namespaces.failed(&error))?;
+    let inner = |number: u32| if number == 0 { NOBODY_SPECIAL } else { number };
+    let map = || {
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{} {user} 1", inner(user)))?;
+        fs::write("/proc/self/gid_map", format!("{} {group} 1", inner(group)))
+    };
+    map().map_err(|error: io::Error| Stage::Mapping.failed(&error))
+}
+
+/// Whether the supervisor died before its death could be a signal.
+fn is_deserted(status: Option<&OwnedFd>) -> bool {
+    let Some(status) = status else { return true };
+    let mut waited = [PollFd::new(status, PollFlags::empty())];
+    !matches!(poll(&mut waited, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+/// The first process: reaps until there is nobody left, and says how the shell ended, as two bytes: what, and the number.
+fn reap(shell: Pid, end: OwnedFd) -> ExitCode {
+    let mut end = Some(fs::File::from(end));
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == shell => {
+                if let Some(mut end) = end.take() {
+                    // Without a reader there is nobody who wants to know.
+                    let _ = end.write_all(&bytes(status));
+                }
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return ExitCode::SUCCESS,
+        }
+    }
+}
+
+fn bytes(status: WaitStatus) -> [u8; 2] {
+    let low = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => [0, low(code)],
+        (None, signal) => [1, low(signal.unwrap_or(0))],
+    }
+}
+
+/// Ends as the shell ended.
+fn pass_on(ends: OwnedFd) -> ExitCode {
+    // A key that interrupts is for the shell; this process only waits.
+    let _ = kernel::block_signals();
+    let mut end = [1, 9];
+    let _ = fs::File::from(ends).read_exact(&mut end);
+    match end {
+        [0, code] => ExitCode::from(code),
+        [_, signal] => {
+            let _ = kernel::unblock_signals();
+            if let Some(signal) = Signal::from_named_raw(signal.into()) {
+                let _ = kill_process(getpid(), signal);
+            }
+            ExitCode::from(128_u8.saturating_add(signal))
+        }
+    }
+}

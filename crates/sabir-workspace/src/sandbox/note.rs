@@ -1,0 +1,144 @@
+//! What a denial looks like in the output of a command, and the words that tell the model which wall it met.
+//!
+//! The kernel tells nobody but the program that something was denied, and most programs print it. So this is a guess, made only
+//! when the command failed, and worded as what the sandbox allows rather than as what happened.
+
+use std::path::{Path, PathBuf};
+
+use super::{Network, Order, Tier};
+use crate::protect;
+
+/// How much of the line is repeated, in characters.
+const SHOWN: usize = 200;
+
+/// What an error is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    File,
+    Network,
+}
+
+/// Words of errors, in lower case.
+const WORDS: [(&str, About); 16] = [
+    ("read-only file system", About::File),
+    ("permission denied", About::File),
+    ("operation not permitted", About::File),
+    ("permissionerror", About::File),
+    ("eacces", About::File),
+    ("eperm", About::File),
+    ("erofs", About::File),
+    ("could not resolve", About::Network),
+    ("name resolution", About::Network),
+    ("name or service not known", About::Network),
+    ("network is unreachable", About::Network),
+    ("no route to host", About::Network),
+    ("enotfound", About::Network),
+    ("enetunreach", About::Network),
+    ("eai_again", About::Network),
+    ("dns error", About::Network),
+];
+
+/// The note for a failed command, if its output holds an error that the sandbox may have caused.
+pub(super) fn note(order: &Order, tier: Tier, output: &str) -> Option<String> {
+    let (line, about) = output.lines().rev().find_map(|line| {
+        let lower = line.to_lowercase();
+        WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, about)| (line.trim(), about))
+    })?;
+    let about = if about == About::File && speaks_of_network(line) { About::Network } else { about };
+    if (about, order.network) == (About::Network, Network::Allowed) {
+        return None;
+    }
+    let rule = match about {
+        About::Network => "it has no network".to_owned(),
+        About::File => rule(order, tier, line),
+    };
+    let shown: String = line.chars().take(SHOWN).collect();
+    let list =
+        |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
+    let tmp = if tier == Tier::Two { "/tmp" } else { "$TMPDIR" };
+    let network = if order.network == Network::Denied { "no network" } else { "the network, but no unix sockets" };
+    Some(format!(
+        "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. It can write in {} and {tmp}, and has \
+         {network}. Work within that, or tell the user what is needed.",
+        list(&order.write)
+    ))
+}
+
+fn speaks_of_network(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    ["socket", "connect", "://", "bind", "listen"].iter().any(|word| lower.contains(word))
+}
+
+/// The rule for the path that the line names.
+fn rule(order: &Order, tier: Tier, line: &str) -> String {
+    let none =
+        "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
+    let Some((workspace, path)) = order.write.first().zip(path(line)) else { return none.to_owned() };
+    let inside = match path.is_absolute() {
+        true => path.strip_prefix(workspace).ok(),
+        false => Some(path),
+    };
+    let shown = path.display();
+    if let Some(reason) = inside.and_then(protect::reason).filter(|_| tier == Tier::Two) {
+        return format!("`{shown}` is {reason}, which commands may not change");
+    }
+    if order.hide.iter().any(|hidden| path.starts_with(hidden)) {
+        return format!("`{shown}` is hidden, because secrets may be there");
+    }
+    match inside {
+        Some(_) => none.to_owned(),
+        None => format!("`{shown}` is outside of what it may change"),
+    }
+}
+
+/// The last word of the line that looks like a path.
+fn path(line: &str) -> Option<&Path> {
+    let mut words =
+        line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ','));
+    let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
+    words.rfind(is_path).map(Path::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Guarded, Level};
+
+    fn order(network: Network) -> Order {
+        let (write, read, hide) = (vec!["/w".into()], Vec::new(), vec!["/h/.ssh".into()]);
+        Order { level: Level::Two, network, write, read, hide, tmp: "/tmp/s".into(), guarded: Guarded::default() }
+    }
+
+    #[track_caller]
+    fn check(output: &str, expected: Option<&str>) {
+        let found = note(&order(Network::Denied), Tier::Two, output);
+        match expected {
+            None => assert_eq!(found, None),
+            Some(words) => assert!(found.as_deref().unwrap_or_default().contains(words), "{output}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn denials_are_explained() {
+        check(
+            "touch: cannot touch '/etc/x': Read-only file system\n",
+            Some("`/etc/x` is outside of what it may change"),
+        );
+        check("bash: line 1: /etc/x: Permission denied", Some("`/etc/x` is outside"));
+        check("sh: 1: cannot create .git/hooks/x: Read-only file system", Some("`.git/hooks/x` is git's own files"));
+        check("cp: cannot create '/w/.vscode/t': Read-only file system", Some("an editor's configuration"));
+        check("cat: /h/.ssh/id: Permission denied", Some("`/h/.ssh/id` is hidden"));
+        check("curl: (6) Could not resolve host: x.example", Some("it has no network"));
+        check("PermissionError: [Errno 1] Operation not permitted: socket", Some("it has no network"));
+        check("mount: permission denied", Some("new privileges, devices, mounts and traces are denied"));
+        check("first\nEACCES /etc/y\nlast", Some("`EACCES /etc/y`"));
+        check("error[E0308]: mismatched types", None);
+        check("", None);
+    }
+
+    #[test]
+    fn an_allowed_network_is_not_blamed() {
+        let found = note(&order(Network::Allowed), Tier::One, "curl: (6) Could not resolve host: x.example");
+        assert_eq!(found, None);
+    }
+}

@@ -1,0 +1,117 @@
+//! What a sandbox is to be, on its way from the agent through the supervisor to the launcher: as words of a command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{Level, Network, Tier};
+
+/// All paths are absolute and canonical.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) level: Level,
+    pub(crate) network: Network,
+    /// Folders that may be written, the workspace first.
+    pub(crate) write: Vec<PathBuf>,
+    /// What stays visible, and outside of `write`.
+    pub(crate) read: Vec<PathBuf>,
+    /// What is there and hidden.
+    pub(crate) hide: Vec<PathBuf>,
+    /// The private temporary folder, which the supervisor makes and removes.
+    pub(crate) tmp: PathBuf,
+    /// What the supervisor found out of the workspace.
+    pub(crate) guarded: Guarded,
+}
+
+/// Protected paths at the top of the workspace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Guarded {
+    /// Folders that hold protected paths, and stay writable, but cannot be renamed.
+    pub(crate) pinned: Vec<PathBuf>,
+    pub(crate) existing: Vec<PathBuf>,
+    /// Missing ones, at whose places something empty stands as long as the command runs.
+    pub(crate) missing: Vec<PathBuf>,
+}
+
+impl Order {
+    /// Pairs of a key and a value.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
+        let network = if self.network == Network::Allowed { "allowed" } else { "denied" };
+        words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
+        let Guarded { pinned, existing, missing } = &self.guarded;
+        let lists = [
+            ("write", &self.write),
+            ("read", &self.read),
+            ("hide", &self.hide),
+            ("pin", pinned),
+            ("guard", existing),
+            ("mask", missing),
+        ];
+        for (key, list) in lists {
+            words.extend(list.iter().flat_map(|path| [OsString::from(key), path.clone().into()]));
+        }
+        words
+    }
+
+    /// Reads what [`words`](Self::words) wrote.
+    pub(crate) fn read(words: &[OsString]) -> Option<Self> {
+        let (mut level, mut network, mut tmp) = (None, None, None);
+        let (mut write, mut read, mut hide, mut guarded) = (Vec::new(), Vec::new(), Vec::new(), Guarded::default());
+        for pair in words.chunks(2) {
+            let [key, value] = pair else { return None };
+            let path = PathBuf::from(value);
+            match key.to_str()? {
+                "level" => level = Some(value.to_str()?.parse().ok()?),
+                "network" if value == "allowed" => network = Some(Network::Allowed),
+                "network" if value == "denied" => network = Some(Network::Denied),
+                "tmp" => tmp = Some(path),
+                "write" => write.push(path),
+                "read" => read.push(path),
+                "hide" => hide.push(path),
+                "pin" => guarded.pinned.push(path),
+                "guard" => guarded.existing.push(path),
+                "mask" => guarded.missing.push(path),
+                _ => return None,
+            }
+        }
+        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, guarded })
+    }
+
+    /// The folders in which a confined command writes.
+    pub(super) fn writable(&self, tier: Tier) -> Vec<PathBuf> {
+        let mut folders = self.write.clone();
+        match tier {
+            Tier::One => folders.push(self.tmp.clone()),
+            Tier::Two => folders.extend(["/tmp".into(), "/var/tmp".into()]),
+        }
+        folders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_survives_the_command_line() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let order = Order {
+            level: Level::Best,
+            network: Network::Allowed,
+            write: paths(&["/w", "/a b\nc"]),
+            read: paths(&["/level"]),
+            hide: paths(&["/h/.ssh", "/h/.aws"]),
+            tmp: "/tmp/x".into(),
+            guarded: Guarded {
+                pinned: paths(&["/w/.git"]),
+                existing: paths(&["/w/.git/hooks"]),
+                missing: paths(&["/w/.idea"]),
+            },
+        };
+        assert_eq!(Order::read(&order.words()), Some(order.clone()));
+        for broken in [1, 3, order.words().len() - 1] {
+            assert_eq!(Order::read(&order.words()[..broken]), None);
+        }
+        assert_eq!(Order::read(&["level".into(), "3".into()]), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Ways out to other services: sockets of every kind, agents, buses.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use super::{Scene, worlds};
+
+/// Services outside that an attempt must not reach.
+struct Services {
+    tcp: TcpListener,
+    udp: UdpSocket,
+    _path: UnixListener,
+    _abstract: UnixListener,
+    name: String,
+}
+
+impl Services {
+    fn new(scene: &Scene) -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let _ = std::fs::remove_file(scene.at("doors/door"));
+        let path = UnixListener::bind(scene.at("doors/door")).unwrap();
+        scene.give(&scene.at("doors"));
+        // A process that is just being started elsewhere may still hold the last one.
+        let name = format!("sabir-{}-{}", scene.base.path().display(), tcp.local_addr().unwrap().port());
+        let abstracted = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        Self { tcp, udp, _path: path, _abstract: abstracted, name }
+    }
+
+    fn were_reached(&self) -> bool {
+        self.tcp.accept().is_ok() || self.udp.recv(&mut [0; 16]).is_ok()
+    }
+}
+
+/// Case, attempt, and whether it is allowed: tier 1, tier 2, tier 1 with network, tier 2 with network, no sandbox.
+type Row = (&'static str, &'static str, [bool; 5]);
+
+const NEVER: [bool; 5] = [false, false, false, false, true];
+const WITH_NETWORK: [bool; 5] = [false, false, true, true, true];
+
+const DOORS: &[Row] = &[
+    ("SBX-025", "abstract NAME", NEVER),
+    ("SBX-026", "unix DOOR", NEVER),
+    ("SBX-028", "udp UDP", WITH_NETWORK),
+    ("SBX-032", "socket 40 1 0", NEVER),
+    ("SBX-037", "unix /var/run/docker.sock", [false; 5]),
+    ("SBX-037", "unix /run/docker.sock", [false; 5]),
+    ("SBX-038", "unix /agent", [false; 5]),
+    ("own", "tcp TCP", WITH_NETWORK),
+    ("own", "tcp-within", [false, true, true, true, true]),
+    ("own", "fast-open TCP", WITH_NETWORK),
+    // MPTCP, which Landlock does not know.
+    ("own", "socket 2 1 262", [false, false, false, false, true]),
+    // Raw, packet, netlink, unix datagram, ALG.
+    ("own", "socket 2 3 255", [false; 5]),
+    ("own", "socket 17 3 0", [false; 5]),
+    ("own", "socket 16 3 0", WITH_NETWORK),
+    ("own", "socket 1 2 0", NEVER),
+    ("own", "socket 1 1 0", NEVER),
+    ("own", "socket 38 5 0", [false; 5]),
+];
+
+/// What needs privileges without a sandbox, or a kernel with everything built in; there the last column says nothing.
+const PRIVILEGED: [&str; 7] = [
+    "socket 2 3 255",
+    "socket 17 3 0",
+    "socket 38 5 0",
+    "socket 40 1 0",
+    "socket 2 1 262",
+    "unix /agent",
+    "unix /run/docker.sock",
+];
+
+#[test]
+fn doors() {
+    let mut wrong = Vec::new();
+    for &(tier, who) in worlds() {
+        let scene = Scene::new(who);
+        for (case, attempt, expected) in DOORS {
+            let columns: [(usize, &str, &str); 3] = match tier {
+                "1" => [(0, "1", "denied"), (2, "1", "allowed"), (4, "off", "denied")],
+                _ => [(1, "2", "denied"), (3, "2", "allowed"), (4, "off", "denied")],
+            };
+            for (column, level, network) in columns {
+                if column == 4 && (PRIVILEGED.contains(attempt) || attempt.contains("docker")) {
+                    continue;
+                }
+                let services = Services::new(&scene);
+                let words: Vec<String> = attempt
+                    .split(' ')
+                    .map(|word| match word {
+                        "NAME" => services.name.clone(),
+                        "DOOR" => scene.name("doors/door"),
+                        "TCP" => services.tcp.local_addr().unwrap().to_string(),
+                        "UDP" => services.udp.local_addr().unwrap().to_string(),
+                        word => word.to_owned(),
+                    })
+                    .collect();
+                let told = scene.attempt(level, network, &words);
+                let allowed = told.output.trim() == "allowed";
+                if allowed != expected[column] || (!allowed && services.were_reached()) {
+                    wrong.push(format!("{case} {attempt}, level {level}, network {network}, as {who:?}: {told}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of the probes:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn nothing_of_the_environment_leads_out() {
+    for &(level, who) in worlds() {
+        let told =
+            Scene::new(who).run(level, "echo ${SSH_AUTH_SOCK-none} ${DBUS_SESSION_BUS_ADDRESS-none} ${HOME-none}");
+        assert_eq!(told.output.trim(), "none none /nowhere", "level {level} as {who:?}");
+        let off = Scene::new(who).run("off", "echo ${SSH_AUTH_SOCK-none}");
+        assert_eq!(off.output.trim(), "/agent");
+    }
+}

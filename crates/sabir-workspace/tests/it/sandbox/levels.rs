@@ -1,0 +1,147 @@
+//! Which level is in force, what happens where it cannot be had, and what the model is told.
+
+use super::{Scene, Told, worlds};
+
+#[test]
+fn the_level_in_force_is_told() {
+    for &(level, who) in worlds() {
+        let told = Scene::new(who).run(level, "exit 7");
+        assert_eq!(told.end, "Exited(7) 0");
+        assert!(told.level.starts_with(&format!("level {level}: ")), "{told}");
+        assert!(told.level.ends_with("system call filter"), "{told}");
+    }
+    assert_eq!(Scene::new(super::Who::Me).run("off", "true").level, "off");
+}
+
+/// What is taken from the kernel, the level asked for, and the beginning of what comes of it. `ran`: the command ran.
+#[track_caller]
+fn check(lacking: &[&str], level: &str, expected: Result<&str, &str>) {
+    for who in [super::Who::Me, super::Who::Stranger] {
+        if !worlds().iter().any(|(_, other)| *other == who) {
+            continue;
+        }
+        let scene = Scene::new(who);
+        let before: Vec<&str> = lacking.iter().flat_map(|call| ["without", call]).collect();
+        let told = scene.run_with(&before, level, "denied", "touch ran");
+        match expected {
+            Ok(level) => assert!(told.level.starts_with(level) && scene.at("ws/ran").exists(), "{lacking:?} {told}"),
+            Err(words) => {
+                let start = "error: the command was not run, because its sandbox cannot be had: ";
+                assert!(told.end.starts_with(&format!("{start}{words}")), "{lacking:?} {told}");
+                assert!(!scene.at("ws/ran").exists(), "{lacking:?}: it ran all the same");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    check(&["landlock"], "1", Err("Landlock is not to be had: level 1 needs Linux 6.2"));
+    check(&["seccomp"], "1", Err("the system call filter could not be installed (Function not implemented"));
+    check(&["namespaces"], "2", Err("namespaces are not to be had"));
+    check(&["mounts"], "2", Err("its view of the files could not be mounted"));
+    check(&["seccomp"], "2", Err("the system call filter could not be installed"));
+    check(&["namespaces", "landlock"], "best", Err("namespaces are not to be had"));
+    check(&["seccomp"], "best", Err("the system call filter"));
+}
+
+#[test]
+fn the_best_is_what_there_is() {
+    check(&[], "1", Ok("level 1: Landlock"));
+    if worlds().iter().any(|(level, _)| *level == "2") {
+        check(&[], "best", Ok("level 2: namespaces, Landlock"));
+        check(&["landlock"], "best", Ok("level 2: namespaces, system call filter"));
+        check(&["landlock"], "2", Ok("level 2: namespaces, system call filter"));
+    }
+    check(&["namespaces"], "best", Ok("level 1: Landlock"));
+    check(&["mounts"], "best", Ok("level 1: Landlock"));
+}
+
+#[test]
+fn secrets_in_the_workspace_need_tier_2() {
+    for &(level, who) in worlds() {
+        let scene = Scene::new(who);
+        std::fs::write(scene.at("ws/.env"), "KEY=1\n").unwrap();
+        scene.give(&scene.at("ws"));
+        let hidden = scene.at("ws/.env").into_os_string();
+        let told = scene.run_seeing(
+            &[],
+            (level, "denied"),
+            (scene.at("out").into(), hidden),
+            "exec 2>&1; cat .env; cat inside",
+        );
+        match level {
+            "1" => assert!(told.end.contains("level 1 cannot hide secrets"), "{told}"),
+            _ => assert_eq!(told.output.trim(), "cat: .env: Permission denied\ninside", "{told}"),
+        }
+    }
+}
+
+#[test]
+fn denials_are_explained() {
+    for &(level, who) in worlds() {
+        let scene = Scene::new(who);
+        let note = |text: &str| scene.run(level, text).note;
+        let outside = scene.name("out/new");
+        let told = note(&format!("echo x > {outside}"));
+        assert!(told.contains(&format!("`{outside}` is outside of what it may change")), "level {level}: {told}");
+        assert!(told.contains(&format!("It can write in `{}`", scene.name("ws"))), "{told}");
+        let told = note(&format!("'{}' try tcp 127.0.0.1:9 | sed 's/^/connect: /'; exit 1", scene.helper.display()));
+        // Tier 2 has a loopback of its own, on which nobody listens: that is no denial.
+        assert_eq!(told.contains("it has no network"), level == "1", "level {level}: {told}");
+        let told = note("echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6");
+        assert!(told.contains("it has no network"), "{told}");
+        assert_eq!(note("echo ordinary failure; exit 1"), "");
+        assert_eq!(note("echo permission denied; exit 0"), "");
+    }
+}
+
+#[test]
+fn temporary_files_are_private_and_go() {
+    for &(level, who) in worlds() {
+        let scene = Scene::new(who);
+        std::os::unix::fs::symlink(scene.at("ws"), scene.at("ws/tmp-link")).unwrap();
+        let text = "f=$(mktemp) && echo x > \"$f\" && mkdir -p \"$TMPDIR/a/b\" && chmod 000 \"$TMPDIR/a\" && echo \"$TMPDIR\"; ls -a";
+        let told = scene.run(level, text);
+        let tmp = told.output.lines().next().unwrap().to_owned();
+        assert_eq!(told.end, "Exited(0) 0", "{told}");
+        if level == "2" {
+            assert_eq!(tmp, "/tmp");
+        } else {
+            assert!(tmp.starts_with("/tmp/sabir-"), "{told}");
+            assert!(!std::path::Path::new(&tmp).exists(), "{tmp} was left behind");
+        }
+        let names: Vec<_> =
+            std::fs::read_dir(scene.at("ws")).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+    }
+}
+
+#[test]
+fn long_commands() {
+    let scene = Scene::new(super::Who::Me);
+    for &(level, _) in worlds() {
+        let told: Told = scene.run(level, &format!("echo {} | wc -c", "x".repeat(120_000)));
+        assert_eq!(told.output.trim(), "120001", "{told}");
+    }
+    let error = crate::commands::block_on(
+        crate::commands::command(&format!("echo {}", "x".repeat(200_000)))
+            .sandbox(sabir_workspace::Sandbox::new(sabir_workspace::Level::Best))
+            .run(&crate::Place::new().workspace, |_, _| {}),
+    );
+    assert!(error.unwrap_err().to_string().contains("has 200005 bytes"));
+}
+
+#[test]
+fn ordinary_work_goes_on() {
+    for &(level, who) in worlds() {
+        let scene = Scene::new(who);
+        let text = "exec 2>&1; set -e
+            mkdir -p src && printf '#!/bin/sh\\necho built\\n' > src/build.sh && chmod +x src/build.sh && src/build.sh
+            cp -p src/build.sh copy && mv copy src/moved && ln src/moved hard && ln -s src soft && tar cf a.tar src && tar xf a.tar
+            sleep 0.01 & wait; (echo sub | cat) > sub; find . -name moved | xargs cat > /dev/null; rm -r src; test -e hard
+            echo done > \"$TMPDIR/x\"; cat \"$TMPDIR/x\"; echo err > /dev/stderr";
+        let told = scene.run(level, text);
+        assert_eq!((told.end.as_str(), told.output.trim()), ("Exited(0) 0", "built\ndone\nerr"), "{told}");
+    }
+}

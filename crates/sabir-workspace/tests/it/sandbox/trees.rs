@@ -1,0 +1,126 @@
+//! Whatever a confined command starts ends with it, and so does what was made for it.
+
+use std::time::Duration;
+
+use sabir_workspace::{End, Level, Sandbox};
+
+use super::{Scene, Who, worlds};
+use crate::Place;
+use crate::commands::{block_on, command};
+use crate::trees::{HIDERS, PATIENCE, alive, wait_for};
+
+fn levels() -> Vec<Level> {
+    let mine = worlds().iter().filter(|(_, who)| *who == Who::Me);
+    mine.map(|(level, _)| level.parse().unwrap()).collect()
+}
+
+/// The folders among the temporary ones that a sandbox made for this place, and everything else that its command left.
+fn left(place: &Place) -> Vec<String> {
+    let mut left = alive(place);
+    let entries = std::fs::read_dir(place.root.path()).unwrap().flatten();
+    left.extend(entries.map(|entry| entry.path().display().to_string()));
+    left
+}
+
+#[track_caller]
+fn check(end: End, set_up: impl Fn(sabir_workspace::Command) -> sabir_workspace::Command, text: &str) {
+    for level in levels() {
+        let place = Place::new();
+        let command = set_up(command(text)).grace(Duration::from_millis(300)).sandbox(Sandbox::new(level));
+        let start = std::time::Instant::now();
+        let outcome = block_on(command.run(&place.workspace, |_, _| {})).unwrap();
+        assert_eq!((outcome.end, outcome.survivors), (end, 0), "level {level}: {}", outcome.output.text());
+        assert_eq!(left(&place), Vec::<String>::new(), "level {level}");
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+#[test]
+fn after_exit() {
+    check(End::Exited(3), |command| command, &format!("{HIDERS} exit 3"));
+}
+
+#[test]
+fn after_a_time_out() {
+    check(End::TimedOut, |command| command.timeout(Duration::from_secs(1)), &format!("{HIDERS} sleep 1000"));
+    let deaf = "trap '' TERM; while :; do sleep 0.1; done";
+    check(End::TimedOut, |command| command.timeout(Duration::from_millis(300)), deaf);
+}
+
+#[test]
+fn after_a_cancellation() {
+    let cancel = |command: sabir_workspace::Command| {
+        command.cancel_when(async { tokio::time::sleep(Duration::from_secs(1)).await })
+    };
+    check(End::Cancelled, cancel, &format!("{HIDERS} sleep 1000"));
+}
+
+#[test]
+fn after_the_shell_was_killed() {
+    check(End::Signaled(9), |command| command, &format!("{HIDERS} kill -KILL $$"));
+    check(End::Signaled(15), |command| command, "kill -TERM $$");
+}
+
+#[test]
+fn whoever_is_attacked() {
+    for &(level, who) in worlds() {
+        let scene = Scene::new(who);
+        let helper = scene.helper.display();
+        // A tracer of the first process that is gone must not hold anything up.
+        let told = scene.run(level, &format!("'{helper}' try ptrace 1; '{helper}' try ptrace $PPID; kill -9 $PPID; kill -STOP $PPID; kill -9 1; exit 4"));
+        assert_eq!(told.end, "Exited(4) 0", "level {level} as {who:?}: {told}");
+    }
+}
+
+#[test]
+fn after_the_future_was_dropped() {
+    for level in levels() {
+        let place = Place::new();
+        block_on(async {
+            let text = format!("{HIDERS} touch ready; sleep 1000");
+            let running = command(&text).sandbox(Sandbox::new(level)).run(&place.workspace, |_, _| {});
+            let ready = async {
+                while !place.inner("ready").exists() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::select! {
+                _ = running => panic!("the command ended"),
+                () = ready => {}
+            }
+        });
+        std::fs::remove_file(place.inner("ready")).unwrap();
+        wait_for("the end of all", || left(&place).is_empty());
+    }
+}
+
+#[test]
+fn after_kill_9_of_the_agent() {
+    for &(level, who) in worlds() {
+        for round in 0..4_u64 {
+            let scene = Scene::new(who);
+            let shown = scene.at("out").into_os_string();
+            let mut agent = scene.process(&["confined", level, "denied"]);
+            agent
+                .arg(scene.at("ws"))
+                .arg("100000")
+                .args([shown, "".into()])
+                .arg(format!("{HIDERS} touch ready; sleep 1000"));
+            let mut agent = agent.stdout(std::process::Stdio::null()).spawn().unwrap();
+            // Also in the middle of building the sandbox.
+            match round {
+                0 => wait_for("the command", || scene.at("ws/ready").exists()),
+                _ => std::thread::sleep(Duration::from_millis(round * 4)),
+            }
+            agent.kill().unwrap();
+            agent.wait().unwrap();
+            let _ = std::fs::remove_file(scene.at("ws/ready"));
+            let ws = scene.at("ws").canonicalize().unwrap();
+            let lives = || {
+                let entries = std::fs::read_dir("/proc").unwrap().flatten();
+                entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == ws)).count()
+            };
+            wait_for("the end of all", || lives() == 0 && std::fs::read_dir(&ws).unwrap().count() == 2);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `sandbox`: a command of the user's in the sandbox that a task's commands get, to try it; and which sandbox that is.
+
+use std::io::{IsTerminal, stderr, stdout};
+use std::path::Path;
+
+use etcetera::BaseStrategy;
+use sabir_workspace::{Command, End, Level, Network, Sandbox, Stream, Workspace};
+
+use crate::cli::{SandboxArguments, TaskOptions};
+use crate::config::{self, Config};
+use crate::exit::{Exit, Failure};
+use crate::{print, task};
+
+/// What commands of a task are confined to: the flag's level, else the configuration's, else none.
+pub(crate) fn of_task(options: &TaskOptions, config: &Config) -> Result<Sandbox, Failure> {
+    let level = options.sandbox.as_ref().or(config.sandbox.as_ref());
+    let level = level.map_or(Ok(Level::Off), |level| level.parse()).map_err(Failure::usage)?;
+    Ok(with_secrets(Sandbox::new(level)))
+}
+
+/// With what is in the home folder hidden.
+fn with_secrets(sandbox: Sandbox) -> Sandbox {
+    match etcetera::home_dir() {
+        Ok(home) => {
+            let places = etcetera::choose_base_strategy();
+            let ours = places.map(|places| [places.config_dir().join("sabir"), places.data_dir().join("sabir")]);
+            sandbox.home(&home).hide(ours.into_iter().flatten())
+        }
+        // Without a home there are no secrets in it.
+        Err(_) => sandbox,
+    }
+}
+
+/// `sabir sandbox`.
+pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
+    let level = arguments.level.parse().map_err(Failure::usage)?;
+    let network = if arguments.network { Network::Allowed } else { Network::Denied };
+    let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
+    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let helper = std::env::current_exe()
+        .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
+    let sandbox = with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned());
+    let command = Command::new(line(&arguments.words), helper)
+        .env(config::command_environment())
+        .captured_bytes(8 << 10, 8 << 10)
+        .sandbox(sandbox);
+    let plain = [stdout().is_terminal(), stderr().is_terminal()];
+    let running = command.run(&workspace, |stream, bytes| match (stream, plain) {
+        (Stream::Stdout, [true, _]) => print::out(&print::visible(&String::from_utf8_lossy(bytes))),
+        (Stream::Stdout, _) => print::out_bytes(bytes),
+        (Stream::Stderr, [_, true]) => print::err(&print::visible(&String::from_utf8_lossy(bytes))),
+        (Stream::Stderr, _) => print::err_bytes(bytes),
+    });
+    let outcome = task::runtime()?.block_on(running).map_err(|error| Failure::usage(error.to_string()))?;
+    match &outcome.confined {
+        Some(confined) => {
+            print::err(&format!("sabir: the sandbox was {confined}\n"));
+            if let Some(note) = &confined.note {
+                print::err(&print::visible(&format!("sabir: {note}\n")));
+            }
+        }
+        None => print::err("sabir: there was no sandbox\n"),
+    }
+    match outcome.end {
+        End::Exited(code) => Ok(Exit::Passed(u8::try_from(code).unwrap_or(u8::MAX))),
+        // As shells say it.
+        End::Signaled(signal) => Ok(Exit::Passed(u8::try_from(128 + signal).unwrap_or(u8::MAX))),
+        _ => Err(Failure::internal("the command was lost: its supervisor was killed")),
+    }
+}
+
+/// One word is a line for the shell, several are a program and its arguments.
+fn line(words: &[String]) -> String {
+    match words {
+        [line] => line.clone(),
+        words => {
+            let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+            format!("exec {}", quoted.join(" "))
+        }
+    }
+}

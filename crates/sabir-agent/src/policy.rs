@@ -362,7 +362,7 @@ mod tests {
         check(&["commands"], &command("touch x"), Verdict::Allow);
         check(&["command=cargo test"], &command(" cargo test\n"), Verdict::Allow);
         check(&["command=git"], &command("gitevil"), Verdict::Ask);
-        check(&["all", "command=echo"], &command("echo $(rm -rf x)"), Verdict::Ask);
+        check(&["all", "command=echo"], &command("echo $(rm -rf .git)"), Verdict::Ask);
         let fetch = |url: &str| Access::Fetch { url: url.into() };
         check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
         check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);

@@ -1,22 +1,26 @@
 //! Grave commands: what cannot be taken back, and is asked about even where all commands are approved.
+//!
+//! Deleting folders of the workspace by their names can be taken back, since there are checkpoints; a repository's own folder, and
+//! what is named by a pattern or from a folder that is not certain, are asked about all the same.
 
 use super::word::Word;
 
-/// Why a command cannot be taken back, if it is one of those that are known to do such things.
-pub(crate) fn reason(words: &[Word]) -> Option<String> {
+/// Why a command cannot be taken back, if it is one of those that are known to do such things. `certain`: whether it is known
+/// in which folder of the workspace it runs.
+pub(crate) fn reason(words: &[Word], certain: bool) -> Option<String> {
     let name = words.first().and_then(name)?;
     if super::programs::row(name).is_some() {
         return None;
     }
     // Behind `sudo`, `env` and their like a command stands somewhere; a word too many costs a question.
-    (0..words.len()).find_map(|at| words.get(at..).and_then(of_command))
+    (0..words.len()).find_map(|at| words.get(at..).and_then(|words| of_command(words, certain)))
 }
 
 fn name(word: &Word) -> Option<&str> {
     word.known()?.rsplit('/').next()
 }
 
-fn of_command(words: &[Word]) -> Option<String> {
+fn of_command(words: &[Word], certain: bool) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let name = name(first)?;
     let known: Vec<&str> = rest.iter().filter_map(Word::known).collect();
@@ -25,7 +29,12 @@ fn of_command(words: &[Word]) -> Option<String> {
         known.iter().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(letter))
     };
     let grave = match name {
-        "rm" => letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]) || rest.iter().any(broad),
+        "rm" => {
+            let recursive = letter('r') || letter('R') || has(&["--recursive", "--no-preserve-root"]);
+            rest.iter().any(broad)
+                || recursive && (!certain || rest.iter().any(repository) || !rest.iter().any(operand))
+        }
+        "sudo" | "doas" | "su" => true,
         "shred" | "srm" | "wipefs" | "mkswap" | "fdisk" | "sfdisk" | "parted" | "sgdisk" | "blkdiscard"
         | "cryptsetup" => true,
         "dd" => known.iter().any(|word| word.starts_with("of=")),
@@ -51,6 +60,15 @@ fn broad(word: &Word) -> bool {
     word.known().is_none_or(|text| text.contains("{}"))
         || outside(word)
         || matches!(word.text.trim_end_matches('/'), "" | "." | "..")
+}
+
+fn operand(word: &Word) -> bool {
+    word.known().is_some_and(|text| !text.starts_with('-'))
+}
+
+/// A repository's own folder, or something in it.
+fn repository(word: &Word) -> bool {
+    word.text.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
 }
 
 fn outside(word: &Word) -> bool {

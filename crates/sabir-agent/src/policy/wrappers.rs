@@ -41,7 +41,7 @@ impl Judge<'_> {
                 finding.and(inner)
             }
             Some((finding, Reach::Exact)) => finding,
-            Some((finding, Reach::Wide)) => match super::grave::reason(words) {
+            Some((finding, Reach::Wide)) => match super::grave::reason(words, scope.folder.path().is_some()) {
                 Some(reason) => Finding::firm(reason),
                 None => finding,
             },
@@ -77,7 +77,7 @@ impl Judge<'_> {
                 None => self.unknown(name, rest, scope),
             },
         };
-        match super::grave::reason(words) {
+        match super::grave::reason(words, scope.folder.path().is_some()) {
             Some(reason) => finding.and(Finding::firm(reason)),
             None => finding,
         }

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::world::{Turn, WAYS, World, code, stderr, stdout, turn};
 
+const DESTROYS: &str = "rm -rf .git src && echo gone > gone.txt";
+
 /// Writes, edits, and a command that destroys half of a repository.
 fn turns() -> Vec<Turn> {
     vec![
@@ -15,7 +17,7 @@ fn turns() -> Vec<Turn> {
         turn("", vec![("read_file", json!({"path": "kept.txt"}))]),
         turn("", vec![("execute_command", json!({"command": "cat kept.txt"}))]),
         turn("", vec![("write_to_file", json!({"path": "kept.txt", "content": "mine\nand the model's\n"}))]),
-        turn("", vec![("execute_command", json!({"command": "rm -rf .git src && echo gone > gone.txt"}))]),
+        turn("", vec![("execute_command", json!({"command": DESTROYS}))]),
         turn("", vec![("attempt_completion", json!({"result": "done"}))]),
     ]
 }
@@ -35,7 +37,8 @@ fn played(arguments: &[&str]) -> (World, Output) {
     repository(&world);
     let way = WAYS[1];
     let provider = world.plays(way, &turns());
-    let output = world.run(&provider, way, &[&["--approve", "all"], arguments, &["go"]].concat());
+    let line = format!("command={DESTROYS}");
+    let output = world.run(&provider, way, &[&["--approve", "all", "--approve", &line], arguments, &["go"]].concat());
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     (world, output)
 }

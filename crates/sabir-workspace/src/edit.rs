@@ -16,7 +16,7 @@
 //! [`Patch`] for `*** Begin Patch`; [`apply_string`] for one text in place of another, [`apply_whole`] for a new content.
 //!
 //! **Where an edit belongs** is looked for at three levels ([`Level`]): exactly; then without regard to blanks at the ends of
-//! lines and to typographic quotes, dashes and spaces; then without regard to how far the whole is indented, if it is
+//! lines, to typographic quotes, dashes and spaces, and to how accents are put together; then without regard to how far the whole is indented, if it is
 //! indented by the same more or less in each line, which the new lines then are too. The first level that finds anything
 //! decides, and must find one place. Line hints choose the nearest of several. Line endings never matter.
 //!
@@ -85,7 +85,8 @@ pub struct Hunk {
 pub enum Level {
     /// Equal, line endings aside.
     Exact,
-    /// Equal, blanks at the ends of lines, blank lines around SEARCH, and typographic quotes, dashes and spaces aside.
+    /// Equal, blanks at the ends of lines, blank lines around SEARCH, typographic quotes, dashes and spaces, and the
+    /// composition of accents aside.
     Normalised,
     /// As [`Normalised`](Self::Normalised), and indented by more or less, the same in each line.
     Shifted,

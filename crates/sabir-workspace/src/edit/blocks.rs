@@ -117,6 +117,7 @@ pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
         match (open.take(), Family::opened_by(text), Family::closed_by(text)) {
             (None, Some(opened), _) => open = Some(begin(opened)),
             (None, None, Some(_)) => faults.push(stray(line, text)),
+            (None, None, None) if text.trim_end() == "=======" => faults.push(outside(line)),
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
                 faults.push(unclosed(&block, Some(line)));
@@ -182,8 +183,11 @@ fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFaul
         |(at, text): (usize, &&str)| family == Family::Angles && is_conflict(text) || at > divider && is_hint(text);
     if let Some((at, text)) = body.iter().enumerate().find(|line| stray(*line)) {
         let message = format!("`{}` stands in the block, where it would become content", text.trim());
-        let hint = "put line hints at the beginning of SEARCH; write a backslash before a line of content that looks like one, \
-                    or like another marker";
+        let hint = if is_hint(text) {
+            "put line hints at the beginning of SEARCH, and write a backslash before a line of content that looks like one"
+        } else {
+            ESCAPE
+        };
         return Err(fault::at(Format::SearchReplace, line_of(at), EditFaultKind::StrayMarker, message, hint));
     }
     let replace = body.split_off(divider + 1);
@@ -273,9 +277,15 @@ fn number_of(line: &str) -> Option<(usize, &str)> {
 }
 
 fn divided_twice(origin: &Origin, count: usize, (first, second): (usize, usize)) -> EditFault {
-    let message =
-        format!("the block has {count} lines that may be the divider, lines {first} and {second} of the diff at first");
+    let message = format!("the block has {count} dividers, the first in lines {first} and {second}");
     fault::about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
+}
+
+fn outside(line: usize) -> EditFault {
+    let message =
+        "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
+    let hint = "begin each block with a line `------- SEARCH`, and divide it once";
+    fault::at(Format::SearchReplace, line, EditFaultKind::StrayMarker, message, hint)
 }
 
 fn stray(line: usize, marker: &str) -> EditFault {

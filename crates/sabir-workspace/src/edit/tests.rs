@@ -119,7 +119,8 @@ fn new_files() {
 #[test]
 fn malformed_diffs() {
     check("a\n", "", "NoBlocks@1 []");
-    check("a\n", "just words\n=======\n", "NoBlocks@1 []");
+    check("a\n", "just words\n======\n", "NoBlocks@1 []");
+    check("a\n", &format!("=======\n{}", block("a\n", "b\n")), "StrayMarker@1 []");
     check("a\n", "------- SEARCH\na\n=======\nb\n", "Unclosed@1 []");
     check("a\n", "------- SEARCH\na\n", "Unclosed@1 []");
     check("a\n", "------- SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", "Unclosed@1 []");
@@ -149,7 +150,7 @@ fn markers() {
     ] {
         check("a\nb\n", &format!("{open}\na\n{divider}\nx\n{close}"), "x\nb\n");
     }
-    let stray = "StrayMarker@5 []";
+    let stray = "StrayMarker@3 [], StrayMarker@5 []";
     for open in
         ["<<-- SEARCH", "-- SEARCH", "-------SEARCH", "<<<<<<< SEARCH>>", "<<<<<<< SEARCH  >", " ------- SEARCH"]
     {
@@ -214,6 +215,7 @@ fn normal_forms() {
     check_level("a\nb\nc\n", &block("a  \nb\n", "a\nx\n"), level, "a\nx\nc\n");
     check_level("x = “q”\n– b\n", &block("x = \"q\"\n- b\n", "x = \"q\"\n- c\n"), level, "x = “q”\n- c\n");
     check_level("it’s\u{a0}so\n", &block("it's so\n", "it's not\n"), level, "it's not\n");
+    check_level("cafe\u{301}\nx\n", &block("caf\u{e9}\nx\n", "caf\u{e9}\ny\n"), level, "cafe\u{301}\ny\n");
     check("“a”\n\"a\"\n", &block("\"a\"\n", "b\n"), "“a”\nb\n");
     check("“a”\n„a”\n‟a”\n", &block("\"a\"\n", "b\n"), "Ambiguous@1 [1, 2, 3]");
     check("a\n", &block("a  \n", "a\n"), "NoEffect@1 []");

@@ -71,7 +71,7 @@ impl Changed {
 /// What is to be said of parts that were not found exactly as the model wrote them.
 fn notes(edited: &Edited, noun: &str) -> Vec<String> {
     let inexact = [
-        (Level::Normalised, "but for blanks at the ends of lines or typographic characters"),
+        (Level::Normalised, "but for white space at the ends of lines or around it, or typographic characters"),
         (Level::Shifted, "with other indentation, to which the new lines were shifted"),
     ];
     let note = |(level, how)| {

@@ -16,7 +16,7 @@
 //! [`Patch`] for `*** Begin Patch`; [`apply_string`] for one text in place of another, [`apply_whole`] for a new content.
 //!
 //! **Where an edit belongs** is looked for at three levels ([`Level`]): exactly; then without regard to blanks at the ends of
-//! lines and to typographic quotes, dashes and spaces; then without regard to how far the whole is indented, if it is
+//! lines, to typographic quotes, dashes and spaces, and to how accents are put together; then without regard to how far the whole is indented, if it is
 //! indented by the same more or less in each line, which the new lines then are too. The first level that finds anything
 //! decides, and must find one place. Line hints choose the nearest of several. Line endings never matter.
 //!
@@ -29,10 +29,10 @@
 //!
 //! Grammar of blocks as implemented: a marker has three or more signs, an opening one perhaps one `>` behind it. A block ends
 //! with the marker of the family it began with, so the other family's are ordinary lines in it. Rows of `=` that are not as
-//! long as the opening marker are ordinary lines where one is. Of several dividers any may be meant: of all ways to divide
-//! the block, the one with the longest SEARCH that is found counts, unless the text goes on there with such a row, too. A
-//! backslash before a marker makes it content and goes, unless the text holds the line with it. Where every line of SEARCH
-//! begins with a line number and `|`, both sides are tried without. Lines between blocks are skipped unless they are
+//! long as the opening marker are ordinary lines where one is. A second divider is a fault, as is a line that looks like a
+//! marker of a merge conflict between angles: no guess says where content ends. A backslash before a marker makes it content
+//! and goes, unless the text holds the line with it. Where every line of SEARCH begins with a line number and `|`, both sides
+//! are tried without; where SEARCH begins or ends with blank lines, it is tried without them at last. Lines between blocks are skipped unless they are
 //! closing markers, which mean that something was misread. All blocks are matched against the original text, in any order.
 
 use blocks::{Block, Reading};
@@ -85,7 +85,8 @@ pub struct Hunk {
 pub enum Level {
     /// Equal, line endings aside.
     Exact,
-    /// Equal, blanks at the ends of lines and typographic quotes, dashes and spaces aside.
+    /// Equal, blanks at the ends of lines, blank lines around SEARCH, typographic quotes, dashes and spaces, and the
+    /// composition of accents aside.
     Normalised,
     /// As [`Normalised`](Self::Normalised), and indented by more or less, the same in each line.
     Shifted,
@@ -187,9 +188,9 @@ fn place<'a>(lines: &Lines<'a>, block: &Block<'a>) -> Result<Change<'a>, Box<Edi
             return change(lines, block, reading, (level, start));
         }
     }
-    // The reading that a reader without the text would choose: the first divider.
-    let first = readings.iter().rev().find(|reading| !reading.search.is_empty());
-    Err(Box::new(match first {
+    // The reading without escapes is the one that was meant most likely.
+    let meant = readings.iter().rev().find(|reading| !reading.search.is_empty());
+    Err(Box::new(match meant {
         Some(reading) if reading.search == reading.replace => fault::no_effect(origin),
         Some(reading) => fault::not_found(origin, lines, &reading.search),
         None => fault::empty_search(origin),
@@ -204,18 +205,13 @@ fn change<'a>(
 ) -> Result<Change<'a>, Box<EditFault>> {
     let origin = block.origin;
     let old = start..start + reading.search.len();
-    if reading.is_shortened && lines.bare(old.end).is_some_and(blocks::is_divider) {
-        let message = "the block has several lines that may be the divider, and SEARCH up to none of them but an early one, \
-                       behind which the text goes on with such a line itself, is in the text";
-        return Err(Box::new(fault::about(&origin, EditFaultKind::UnclearDivider, message, blocks::ESCAPE)));
-    }
     let Some(new) = rewritten(lines, (level, start), &reading.search, &reading.replace) else {
         return Err(Box::new(fault::indentation(&origin, lines, old)));
     };
     if new.len() == old.len() && new.iter().zip(old.clone()).all(|(line, index)| *line == NewLine::Kept(index)) {
         return Err(Box::new(fault::no_effect(&origin)));
     }
-    Ok(Change { origin, level, old, new })
+    Ok(Change { origin, level: level.max(reading.least), old, new })
 }
 
 /// The only place, or the one nearest to the line of the hint, if no other is as near.

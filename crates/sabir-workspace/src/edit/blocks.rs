@@ -1,23 +1,20 @@
 //! Cutting a diff into blocks, and the ways to read a block.
 
-use super::Format;
 use super::fault::{self, EditFault, EditFaultKind, Origin};
+use super::{Format, Level};
 
-/// More rows that may be the divider than this are refused, because each is a way to read the block.
-const MAX_DIVIDERS: usize = 32;
-
-/// What to do about rows of content that look like dividers.
-pub(super) const ESCAPE: &str = "write a backslash before each line of content that looks like a marker";
+/// What to do about content that looks like a marker.
+const ESCAPE: &str = "write a backslash before each line of content that looks like a marker";
 
 /// One SEARCH/REPLACE block of a diff.
 pub(super) struct Block<'a> {
     pub(super) origin: Origin,
     /// The line of the text, from 1, at which the block says that SEARCH begins.
     pub(super) hint: Option<usize>,
-    /// Everything between the outer markers, line hints left out, without line endings.
-    body: Vec<&'a str>,
-    /// Where in the body it may be divided; never empty.
-    dividers: Vec<usize>,
+    /// The lines to find as they are written, line hints left out, without line endings.
+    search: Vec<&'a str>,
+    /// The lines instead, as they are written.
+    replace: Vec<&'a str>,
 }
 
 /// One way to read a block.
@@ -26,8 +23,8 @@ pub(super) struct Reading<'a> {
     pub(super) search: Vec<&'a str>,
     pub(super) replace: Vec<&'a str>,
     pub(super) hint: Option<usize>,
-    /// Whether the block could be divided later, so that SEARCH would be longer.
-    pub(super) is_shortened: bool,
+    /// The level that it counts as, at least.
+    pub(super) least: Level,
 }
 
 /// The pairs of outer markers.
@@ -79,32 +76,24 @@ fn is_row(text: &str, sign: char) -> bool {
 }
 
 impl<'a> Block<'a> {
-    /// The ways to read it, the one with the longest SEARCH first.
+    /// The ways to read it, in the order in which they are tried.
     pub(super) fn readings(&self) -> Vec<Reading<'a>> {
-        let mut readings = Vec::new();
-        for (index, &at) in self.dividers.iter().enumerate().rev() {
-            let (search, rest) = self.body.split_at_checked(at).unwrap_or_default();
-            let replace = rest.get(1..).unwrap_or_default();
-            let is_shortened = index + 1 < self.dividers.len();
-            let literal = Reading { search: search.to_vec(), replace: replace.to_vec(), hint: self.hint, is_shortened };
-            let unescaped =
-                Reading { search: without_escapes(search), replace: without_escapes(replace), ..literal.clone() };
-            let unnumbered = without_numbers(&unescaped);
-            // A text may hold the escapes themselves; only then are they meant.
-            if unescaped.search != literal.search {
-                readings.push(literal);
-            }
-            readings.push(unescaped);
-            readings.extend(unnumbered);
-        }
-        readings
+        let (search, replace) = (self.search.clone(), self.replace.clone());
+        let literal = Reading { search, replace, hint: self.hint, least: Level::Exact };
+        let plain = Reading {
+            search: without_escapes(&self.search),
+            replace: without_escapes(&self.replace),
+            ..literal.clone()
+        };
+        let derived = [without_numbers(&plain), without_edges(&plain)];
+        // A text may hold the escapes themselves; only then are they meant.
+        let literal = (plain.search != literal.search).then_some(literal);
+        literal.into_iter().chain([plain]).chain(derived.into_iter().flatten()).collect()
     }
 
     /// The REPLACE of a block whose SEARCH is empty or one blank line.
     pub(super) fn whole_content(&self) -> Option<Vec<&'a str>> {
-        let at = *self.dividers.first()?;
-        let (search, rest) = self.body.split_at_checked(at)?;
-        matches!(search, [] | [""]).then(|| without_escapes(rest.get(1..).unwrap_or_default()))
+        matches!(self.search.as_slice(), [] | [""]).then(|| without_escapes(&self.replace))
     }
 }
 
@@ -128,6 +117,7 @@ pub(super) fn parse(diff: &str) -> (Vec<Block<'_>>, Vec<EditFault>) {
         match (open.take(), Family::opened_by(text), Family::closed_by(text)) {
             (None, Some(opened), _) => open = Some(begin(opened)),
             (None, None, Some(_)) => faults.push(stray(line, text)),
+            (None, None, None) if text.trim_end() == "=======" => faults.push(outside(line)),
             (None, None, None) => {}
             (Some(block), Some(again), _) if again.0 == block.family => {
                 faults.push(unclosed(&block, Some(line)));
@@ -164,8 +154,14 @@ pub(super) fn is_opened(text: &str) -> bool {
 }
 
 /// Whether a line could be a divider.
-pub(super) fn is_divider(line: &str) -> bool {
+fn is_divider(line: &str) -> bool {
     is_row(line.trim_end(), '=')
+}
+
+/// Whether a line looks like one of the angle family's markers, as those of merge conflicts do.
+fn is_conflict(line: &str) -> bool {
+    let rest = line.strip_prefix("<<<<<<<").or_else(|| line.strip_prefix(">>>>>>>"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFault> {
@@ -177,24 +173,26 @@ fn closed_block<'a>(open: Open<'a>, closed: usize) -> Result<Block<'a>, EditFaul
     // A row of another length than the block's own markers is content where there is one of theirs.
     let own: Vec<usize> = all.iter().filter(|(_, length)| *length == signs).map(|(at, _)| *at).collect();
     let dividers = if own.is_empty() { all.into_iter().map(|(at, _)| at).collect() } else { own };
-    let Some(last) = dividers.last() else {
-        return Err(no_divider(&origin, &body, closed));
-    };
-    if dividers.len() > MAX_DIVIDERS {
-        let message = format!("the block has {} lines that may be the divider", dividers.len());
-        return Err(fault::about(&origin, EditFaultKind::UnclearDivider, message, ESCAPE));
-    }
     let line_of = |at: usize| origin.line + 1 + skipped + at;
-    if let Some((at, text)) = body.iter().enumerate().skip(*last).find(|(_, line)| is_hint(line.trim_start())) {
-        return Err(fault::at(
-            Format::SearchReplace,
-            line_of(at),
-            EditFaultKind::StrayMarker,
-            format!("`{}` stands in REPLACE, where it would become content", text.trim()),
-            "put line hints at the beginning of SEARCH; write a backslash before a line of content that looks like one",
-        ));
+    let divider = match *dividers.as_slice() {
+        [] => return Err(no_divider(&origin, &body, closed)),
+        [divider] => divider,
+        [first, second, ..] => return Err(divided_twice(&origin, dividers.len(), (line_of(first), line_of(second)))),
+    };
+    let stray =
+        |(at, text): (usize, &&str)| family == Family::Angles && is_conflict(text) || at > divider && is_hint(text);
+    if let Some((at, text)) = body.iter().enumerate().find(|line| stray(*line)) {
+        let message = format!("`{}` stands in the block, where it would become content", text.trim());
+        let hint = if is_hint(text) {
+            "put line hints at the beginning of SEARCH, and write a backslash before a line of content that looks like one"
+        } else {
+            ESCAPE
+        };
+        return Err(fault::at(Format::SearchReplace, line_of(at), EditFaultKind::StrayMarker, message, hint));
     }
-    Ok(Block { origin, hint, body, dividers })
+    let replace = body.split_off(divider + 1);
+    body.pop();
+    Ok(Block { origin, hint, search: body, replace })
 }
 
 /// The line hints that a SEARCH begins with, and how many lines they take: `:start_line:N`, `:end_line:N`, then perhaps a row
@@ -222,6 +220,7 @@ fn hints(body: &[&str]) -> (Option<usize>, usize) {
 }
 
 fn is_hint(line: &str) -> bool {
+    let line = line.trim_start();
     line.starts_with(":start_line:") || line.starts_with(":end_line:")
 }
 
@@ -253,12 +252,40 @@ fn without_numbers<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
         numbered.collect::<Option<Vec<_>>>()
     };
     let (search, replace) = (bare(&reading.search, true)?, bare(&reading.replace, false)?);
-    Some(Reading { search, replace, hint: reading.hint.or(Some(first)), ..reading.clone() })
+    Some(Reading { search, replace, hint: reading.hint.or(Some(first)), least: reading.least })
+}
+
+/// The same block without the blank lines that SEARCH begins or ends with, and without as many in REPLACE.
+fn without_edges<'a>(reading: &Reading<'a>) -> Option<Reading<'a>> {
+    let is_blank = |line: &&&str| line.trim().is_empty();
+    let head = reading.search.iter().take_while(is_blank).count();
+    let tail = reading.search.iter().skip(head).rev().take_while(is_blank).count();
+    if head + tail == 0 || head == reading.search.len() {
+        return None;
+    }
+    let blank = reading.replace.iter().take_while(is_blank).count();
+    let (from, end) =
+        (head.min(blank), reading.replace.iter().skip(blank).rev().take_while(is_blank).count().min(tail));
+    let search = reading.search.get(head..reading.search.len() - tail)?.to_vec();
+    let replace = reading.replace.get(from..reading.replace.len() - end)?.to_vec();
+    Some(Reading { search, replace, hint: reading.hint, least: Level::Normalised })
 }
 
 fn number_of(line: &str) -> Option<(usize, &str)> {
     let (number, text) = line.split_once('|')?;
     Some((number.trim().parse().ok()?, text.strip_prefix(' ').unwrap_or(text)))
+}
+
+fn divided_twice(origin: &Origin, count: usize, (first, second): (usize, usize)) -> EditFault {
+    let message = format!("the block has {count} dividers, the first in lines {first} and {second}");
+    fault::about(origin, EditFaultKind::UnclearDivider, message, ESCAPE)
+}
+
+fn outside(line: usize) -> EditFault {
+    let message =
+        "`=======` stands outside of all blocks, so the opening marker of one is missing or is not spelt as it must be";
+    let hint = "begin each block with a line `------- SEARCH`, and divide it once";
+    fault::at(Format::SearchReplace, line, EditFaultKind::StrayMarker, message, hint)
 }
 
 fn stray(line: usize, marker: &str) -> EditFault {

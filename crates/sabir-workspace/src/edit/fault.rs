@@ -231,6 +231,9 @@ pub(super) fn indentation(origin: &Origin, lines: &Lines<'_>, range: std::ops::R
 pub(super) fn not_found(origin: &Origin, lines: &Lines<'_>, wanted: &[&str]) -> EditFault {
     let hint = "read the file again and copy the lines exactly, indentation included";
     let name = origin.wanted();
+    if !lines.may_hunt() {
+        return about(origin, EditFaultKind::NotFound, format!("{name} is not in the text"), hint);
+    }
     let Some(start) = nearest(lines, wanted) else {
         let message = format!("{name} is not in the text, and nothing like it");
         return about(origin, EditFaultKind::NotFound, message, hint);

@@ -1,7 +1,7 @@
 //! A text cut into lines, and where given lines are in it.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -13,7 +13,12 @@ pub(super) struct Lines<'a> {
     raw: Vec<&'a str>,
     bare: Vec<&'a str>,
     tables: [OnceCell<Table<'a>>; 3],
+    /// How many more times the nearest lines may be looked for.
+    hunts: Cell<usize>,
 }
+
+/// Of so many misses the nearest lines are named: each looks at the whole text, and a reader is helped by the first.
+const MAX_HUNTS: usize = 10;
 
 /// The lines of a text as numbers, equal ones having the same. What equal means is the level's affair.
 struct Table<'a> {
@@ -39,7 +44,7 @@ impl<'a> Lines<'a> {
         let end = if text.contains('\n') { '\n' } else { '\r' };
         let raw: Vec<&str> = text.split_inclusive(end).collect();
         let bare = raw.iter().map(|line| without_ending(line)).collect();
-        Self { raw, bare, tables: Default::default() }
+        Self { raw, bare, tables: Default::default(), hunts: Cell::new(MAX_HUNTS) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,6 +114,13 @@ impl<'a> Lines<'a> {
     pub(super) fn like(&self, line: &str) -> &[usize] {
         let table = self.table(Level::Shifted);
         table.number(Level::Shifted, line).map_or(&[], |number| table.at(number))
+    }
+
+    /// Whether the nearest lines may be looked for once more.
+    pub(super) fn may_hunt(&self) -> bool {
+        let left = self.hunts.get().checked_sub(1);
+        self.hunts.set(left.unwrap_or_default());
+        left.is_some()
     }
 
     /// How the lines at a place are indented beside the wanted ones: all by the same more, or all by the same less. Blank lines

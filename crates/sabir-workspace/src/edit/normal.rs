@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 /// The character that another one is taken for; itself for most.
 pub(super) fn plain(c: char) -> char {
     match c {
@@ -13,13 +15,19 @@ pub(super) fn plain(c: char) -> char {
     }
 }
 
-/// A line without white space at its end, typographic quotes, dashes and spaces as those of a keyboard.
+/// A line without white space at its end, typographic quotes, dashes and spaces as those of a keyboard, and accents in one
+/// character with their letters (NFC): what a file has apart looks the same and is the same text.
 pub(super) fn normal(line: &str) -> Cow<'_, str> {
-    let line = if line.is_ascii() { line } else { line.trim_end_matches(|c| plain(c).is_whitespace()) }.trim_end();
-    if line.is_ascii() || line.chars().all(|c| plain(c) == c) {
-        return Cow::Borrowed(line);
+    if line.is_ascii() {
+        return Cow::Borrowed(line.trim_end());
     }
-    Cow::Owned(line.chars().map(plain).collect())
+    let line = line.trim_end_matches(|c| plain(c).is_whitespace());
+    let composer = ComposingNormalizerBorrowed::new_nfc();
+    if line.chars().all(|c| plain(c) == c) {
+        return composer.normalize(line);
+    }
+    let plain: String = line.chars().map(plain).collect();
+    Cow::Owned(composer.normalize(&plain).into_owned())
 }
 
 /// [`normal`], without the indentation.
@@ -48,6 +56,8 @@ mod tests {
         assert_eq!(normal("  a \t"), "  a");
         assert_eq!(normal("“a” – ‘b’\u{a0}c\u{a0}"), "\"a\" - 'b' c");
         assert_eq!(normal("é"), "é");
+        assert_eq!(normal("e\u{301} \u{2013}"), "\u{e9} -");
+        assert_eq!(normal("\u{fb01}"), "\u{fb01}", "another text is not the same text");
         assert_eq!(bare("\t a"), "a");
         assert_eq!(bare("\u{a0}“"), "\"");
         assert_eq!(indentation("\t  a b"), "\t  ");

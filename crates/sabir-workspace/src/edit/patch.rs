@@ -93,6 +93,9 @@ pub(super) enum Op {
     Add,
 }
 
+/// More `@@` lines before one hunk than this are refused: code is not nested so deep, and each looks at the whole text.
+const MAX_CONTEXTS: usize = 100;
+
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
@@ -279,6 +282,9 @@ impl Reader {
             self.push(hunk);
         }
         let (hint, context) = numbers(text);
+        if self.last_hunk().is_some_and(|hunk| hunk.contexts.len() >= MAX_CONTEXTS) {
+            return self.unexpected(number, text, "write at most a hundred `@@` lines before a hunk");
+        }
         if let Some(hunk) = self.last_hunk() {
             hunk.hint = hint.or(hunk.hint);
             if !context.trim().is_empty() {

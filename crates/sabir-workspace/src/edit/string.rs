@@ -200,7 +200,15 @@ fn written(
         // The line before the place is meant where there is no model.
         let near =
             |model: Option<usize>| lines.ending_near((old_line + model.map_or(0, |index| index + 1)).saturating_sub(2));
-        rewrite(&mut content, &found, (&old, &new), near);
+        if level == Level::Exact
+            && matches!((old.as_slice(), new.as_slice()), ([_], [] | [_]))
+            && !replaces_feed(&old, &new)
+        {
+            // Nothing within a line can stay as it was, and there may be a million of such places.
+            content.extend(new.iter().copied());
+        } else {
+            rewrite(&mut content, &found, (&old, &new), near);
+        }
         hunks.push(Hunk { block: 1, old_line, old_lines: pieces.len(), new_line, new_lines: new.len(), level });
         (old_line, new_line) = (old_line + count(&found), new_line + count(&new));
         next = last.end;
@@ -210,6 +218,11 @@ fn written(
         return Err(vec![fault::no_effect(&Origin::whole(Format::StringReplace))]);
     }
     Ok(Edited { content, hunks })
+}
+
+/// Whether the end of a line is part of what is found or of what comes.
+fn replaces_feed(old: &[&str], new: &[&str]) -> bool {
+    old.iter().chain(new).any(|line| line.ends_with('\n'))
 }
 
 /// Writes the new lines of one place. What stays keeps the bytes that were found; the rest ends like its model.

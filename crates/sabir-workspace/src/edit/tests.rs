@@ -72,7 +72,6 @@ fn the_end_of_the_file() {
     check("a\nb", &block("a\n", "x\n"), "x\nb");
     check("a\nb", &block("b\n", ""), "a\n");
     check("a\r\nb", &block("b\n", "b\nc\n"), "a\r\nb\r\nc");
-    check("a\nb\n", &block("b\n\n", "c\n"), "NotFound@1 [2]");
 }
 
 #[test]
@@ -87,22 +86,32 @@ fn line_endings_of_the_file() {
 
 #[test]
 fn dividers_within() {
-    check("a\n", &block("a\n", "Title\n=======\nb\n"), "Title\n=======\nb\n");
-    check("Title\n=======\nb\n", &block("Title\n=======\n", "Other\n=======\n"), "Other\n=======\nb\n");
-    check("a\n=======\nb\n", &block("a\n=======\nb\n", "c\n"), "c\n");
+    let twice = "UnclearDivider@1 []";
+    check("a\n", &block("a\n", "Title\n=======\nb\n"), twice);
+    check("a\n", &block("a\n", "=======\nb\n"), twice);
+    check("Title\n=======\nb\n", &block("Title\n=======\n", "Other\n=======\n"), twice);
+    check("a\n", &block("a\n", "Title\n=====\nb\n"), "Title\n=====\nb\n");
+    check("Title\n=====\nb\n", &block("Title\n=====\n", "Title\n==========\n"), "Title\n==========\nb\n");
+    check("a\n", "<<<<< SEARCH\na\n===\nT\n=\n====\n>>>>> REPLACE", twice);
     check("x\n<<<<<<< SEARCH\ny\n", &block("<<<<<<< SEARCH\n", "z\n"), "x\nz\ny\n");
     check(
         "a\n",
-        &block("a\n", "<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> main\n"),
+        &block("a\n", "<<<<<<< HEAD\nb\n\\=======\nc\n>>>>>>> main\n"),
         "<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> main\n",
     );
+    let angles = |search: &str| format!("<<<<<<< SEARCH\n{search}\n=======\nx\n>>>>>>> REPLACE");
+    for conflict in ["<<<<<<< HEAD", ">>>>>>> main", ">>>>>>>"] {
+        check(&format!("{conflict}\n"), &angles(conflict), "StrayMarker@2 []");
+        check(&format!("{conflict}\n"), &angles(&format!("\\{conflict}")), "x\n");
+    }
+    check("<<<<<<<<\n", &angles("<<<<<<<<"), "x\n");
 }
 
 #[test]
 fn new_files() {
     check("", &block("", "a\nb\n"), "a\nb\n");
     check("", &block("\n", "a\n"), "a\n");
-    check("", &block("", "Title\n=======\n"), "Title\n=======\n");
+    check("", &block("", "Title\n\\=======\n"), "Title\n=======\n");
     check("a\n", &block("", "b\n"), "EmptySearch@1 []");
     check("", &block("a\n", "b\n"), "NotFound@1 []");
 }
@@ -110,7 +119,8 @@ fn new_files() {
 #[test]
 fn malformed_diffs() {
     check("a\n", "", "NoBlocks@1 []");
-    check("a\n", "just words\n=======\n", "NoBlocks@1 []");
+    check("a\n", "just words\n======\n", "NoBlocks@1 []");
+    check("a\n", &format!("=======\n{}", block("a\n", "b\n")), "StrayMarker@1 []");
     check("a\n", "------- SEARCH\na\n=======\nb\n", "Unclosed@1 []");
     check("a\n", "------- SEARCH\na\n", "Unclosed@1 []");
     check("a\n", "------- SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n", "Unclosed@1 []");
@@ -140,7 +150,7 @@ fn markers() {
     ] {
         check("a\nb\n", &format!("{open}\na\n{divider}\nx\n{close}"), "x\nb\n");
     }
-    let stray = "StrayMarker@5 []";
+    let stray = "StrayMarker@3 [], StrayMarker@5 []";
     for open in
         ["<<-- SEARCH", "-- SEARCH", "-------SEARCH", "<<<<<<< SEARCH>>", "<<<<<<< SEARCH  >", " ------- SEARCH"]
     {
@@ -205,10 +215,26 @@ fn normal_forms() {
     check_level("a\nb\nc\n", &block("a  \nb\n", "a\nx\n"), level, "a\nx\nc\n");
     check_level("x = “q”\n– b\n", &block("x = \"q\"\n- b\n", "x = \"q\"\n- c\n"), level, "x = “q”\n- c\n");
     check_level("it’s\u{a0}so\n", &block("it's so\n", "it's not\n"), level, "it's not\n");
+    check_level("cafe\u{301}\nx\n", &block("caf\u{e9}\nx\n", "caf\u{e9}\ny\n"), level, "cafe\u{301}\ny\n");
     check("“a”\n\"a\"\n", &block("\"a\"\n", "b\n"), "“a”\nb\n");
     check("“a”\n„a”\n‟a”\n", &block("\"a\"\n", "b\n"), "Ambiguous@1 [1, 2, 3]");
     check("a\n", &block("a  \n", "a\n"), "NoEffect@1 []");
     check("a \n", &block("a \n", "a\n"), "a\n");
+}
+
+#[test]
+fn blank_lines_around() {
+    let level = Level::Normalised;
+    check_level("a\nb\nc\n", &block("\nb\n  \n", "x\n"), level, "a\nx\nc\n");
+    check_level("a\nb\nc\n", &block("\n\nb\n\n", "\n\n\nx\n\n"), level, "a\n\nx\nc\n");
+    check_level("a\nb\nc\n", &block("b\n\n", "\nx\n\n\n"), level, "a\n\nx\n\nc\n");
+    check_level("    a\n    b\n", &block("\n  a\n  b\n", "  x\n  b\n"), Level::Shifted, "    x\n    b\n");
+    check("a\nb\n", &block("b\n\n", ""), "a\n");
+    // Where the blank lines are there, they are meant.
+    check("b\n\nb\nc\n", &block("b\n\n", "x\n"), "x\nb\nc\n");
+    check("b\nb\nc\n", &block("b\n\n", "x\n"), "Ambiguous@1 [1, 2]");
+    check("a\nb\n", &block("b\n\n", "b\n"), "NoEffect@1 []");
+    check("a\nb\n", &block("\n\n", "b\n"), "NotFound@1 []");
 }
 
 #[test]
@@ -256,6 +282,8 @@ fn large_texts_end() {
     assert!(fault.message.starts_with("SEARCH is found at at least 1000 places"), "{fault}");
     let many = block("same\nsame\n", "x\n").repeat(1000);
     assert_eq!(apply_blocks(&text, &many).unwrap_err().len(), 1000);
+    let faults = apply_blocks("a\nb\n", &block("a\nx\n", "y\n").repeat(1000)).unwrap_err();
+    assert_eq!(faults.iter().filter(|fault| fault.lines.is_empty()).count(), 990, "nearest lines for the first only");
 }
 
 proptest::proptest! {

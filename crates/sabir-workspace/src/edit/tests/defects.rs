@@ -30,8 +30,8 @@ fn line_endings_are_not_mixed() {
 
 #[test]
 fn a_divider_in_the_replacement_loses_no_lines() {
-    check("a\nb\n", &block("a\n", "T\n=======\nU\n"), "T\n=======\nU\nb\n");
-    // Where SEARCH goes on behind its first row of `=` and is stale there, nothing is guessed.
+    check("a\nb\n", &block("a\n", "T\n=======\nU\n"), "UnclearDivider@1 []");
+    check("a\nb\n", &block("a\n", "T\n\\=======\nU\n"), "T\n=======\nU\nb\n");
     check("T\n=======\nnew\n", &block("T\n=======\nold\n", "x\n"), "UnclearDivider@1 []");
     check("T\n===\nold\n", &block("T\n===\nstale\n", "x\n"), "NotFound@1 [1, 2, 3]");
 }

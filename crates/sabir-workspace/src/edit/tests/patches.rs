@@ -93,6 +93,12 @@ fn malformed() {
 }
 
 #[test]
+fn too_many_contexts() {
+    let text = format!("*** Begin Patch\n*** Update File: f\n{}-a\n+b\n*** End Patch\n", "@@ a\n".repeat(102));
+    reads(&text, "UnexpectedLine@103 [], UnexpectedLine@104 []");
+}
+
+#[test]
 fn updates() {
     check("foo\nbar\nbaz\nqux\n", "@@\n foo\n-bar\n+BAR\n@@\n baz\n-qux\n+QUX\n", "foo\nBAR\nbaz\nQUX\n");
     check("foo\nbar\n", " foo\n-bar\n", "foo\n");
@@ -125,6 +131,7 @@ fn contexts() {
     check(two, "@@ -1,2 +1,2 @@ fn b\n-x=10\n+x=11\n", "fn a\nx=10\ny=2\nfn b\nx=11\ny=20\n");
     let nested = "class A\n def f\n  x\nclass B\n def f\n  x\n";
     check(nested, "@@ class B\n@@ def f\n-  x\n+  y\n", "class A\n def f\n  x\nclass B\n def f\n  y\n");
+    check(&"a\n".repeat(200), &("@@ a\n".repeat(99) + "@@ b\n-a\n"), "ContextNotFound@3 []");
     check(nested, "@@ def f\n-  x\n+  y\n", "Ambiguous@3 [3, 6]");
     check(nested, "@@ class A\n@@  def f\n  def f\n-  x\n+  y\n", "class A\n def f\n  y\nclass B\n def f\n  x\n");
 }

@@ -66,6 +66,7 @@ fn normal_forms() {
     check("a  \nb\t\nc\n", "a\nb\n", "a\nx\n", "a  \nx\nc\n");
     check("a\nb\nc\n", "a  \nb  ", "a  \nx", "a\nx\nc\n");
     check("“a”\n\"a\"\n", "\"a\"", "b", "“a”\nb\n");
+    check("cafe\u{301}\nx\n", "caf\u{e9}\n", "tea\n", "tea\nx\n");
     check("“a” “a”\n", "\"a\"", "b", "Ambiguous@1 [1, 1]");
     check_count("“a” “a”\n", ("\"a\"", "b"), None, "b b\n");
     check("a  \r\nb\r\n", "a\nb", "a\nc", "a  \r\nc\r\n");

@@ -71,9 +71,12 @@ fn one(
         Err(error) => Err(failure(error.to_string())),
     };
     if let FileAction::Add(content) = &section.action {
-        free(&path)?;
-        let bytes = encoded(Encoding::Utf8, content)?;
-        add(plan, (path, String::new()), Some((bytes, content.clone())), Expect::Missing, is_target);
+        // Who applies a patch to a file by hand means that file: the format's own program writes over it too.
+        let held = plan.target.read(&path)?;
+        let encoding = held.as_ref().map_or(Encoding::Utf8, |held| held.text.encoding);
+        let (bytes, expect) = (encoded(encoding, content)?, expected(held.as_ref()));
+        let old = held.map(|held| held.text.content).unwrap_or_default();
+        add(plan, (path, old), Some((bytes, content.clone())), expect, is_target);
         return Ok(());
     }
     let Some(Held { text, version }) = plan.target.read(&path)? else {

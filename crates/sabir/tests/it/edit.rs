@@ -68,7 +68,7 @@ fn missing_files() {
     check(None, &["--format", "whole-file"], "x", (0, "", b"x"));
     let add = "*** Begin Patch\n*** Add File: f\n+x\n*** End Patch";
     check(None, &[], add, (0, "", b"x\n"));
-    check(Some(b"a\n"), &[], add, (4, "file_exists", b"a\n"));
+    check(Some(b"a\n"), &[], add, (0, "", b"x\n"));
 }
 
 #[test]

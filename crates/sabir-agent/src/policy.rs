@@ -66,8 +66,9 @@ impl Rules {
             // The machine answers such a call itself and never runs it.
             Access::Invalid { reason } => Judgement { verdict: Verdict::Deny, reason: reason.clone() },
             Access::Read { outside: false, .. } => judge(Verdict::Allow, "reads inside the workspace"),
-            Access::Read { .. } => {
-                judge(Verdict::Deny, "it lies outside of the workspace, where the tools cannot reach")
+            // Named, because a call may read many.
+            Access::Read { path, .. } => {
+                judge(Verdict::Deny, &format!("`{path}` lies outside of the workspace, where the tools cannot reach"))
             }
             Access::Write { protected: Some(reason), .. } => {
                 Judgement { verdict: Verdict::Ask, reason: format!("writes a protected path: {reason}") }
@@ -160,6 +161,9 @@ mod tests {
         check(&["edits"], &several(&[write(None), write(Some("git's own")), read(false)]), Verdict::Ask);
         check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
         check(&[], &several(&[]), Verdict::Allow);
+        let outside = Access::Read { path: "/etc/passwd".into(), outside: true };
+        let several = Rules::default().decide(&several(&[read(false), outside, read(false)]));
+        assert!(several.reason.contains("`/etc/passwd`"), "{}", several.reason);
         assert!(Rules::default().approve("everything").is_err());
         assert!(Rules::default().approve("command=").is_err());
     }

@@ -190,7 +190,9 @@ impl Rules {
 
     fn read(&self, path: &str, outside: bool) -> Judgement {
         if outside {
-            return judged(Verdict::Deny, "it lies outside of the workspace, where the tools cannot reach");
+            // Named, because a call may read many.
+            let reason = format!("`{path}` lies outside of the workspace, where the tools cannot reach");
+            return judged(Verdict::Deny, &reason);
         }
         match (on_path(&self.deny, path), on_path(&self.ask, path), place::secret(path)) {
             (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
@@ -379,6 +381,9 @@ mod tests {
         check(&["edits"], &several(&[write(None), write(Some("git's own")), read(false)]), Verdict::Ask);
         check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
         check(&[], &several(&[]), Verdict::Allow);
+        let outside = Access::Read { path: "/etc/passwd".into(), outside: true };
+        let several = Rules::default().decide(&several(&[read(false), outside, read(false)]));
+        assert!(several.reason.contains("`/etc/passwd`"), "{}", several.reason);
         assert!(Rules::default().approve("everything").is_err());
         assert!(Rules::default().approve("command=").is_err());
     }

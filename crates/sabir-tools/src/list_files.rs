@@ -86,7 +86,10 @@ impl From<Listed> for ToolOutput {
             shown += 1;
         }
         if listing.truncated || shown < listing.entries.len() {
-            words.push_str(&format!("[Only the first {shown} names. List a folder below, or use search_files.]"));
+            let folders = listing.entries.iter().any(|entry| entry.kind == EntryKind::Folder);
+            let rest =
+                if folders { "List a folder below, or use" } else { "For the rest use execute_command with `ls`, or" };
+            words.push_str(&format!("[Only the first {shown} names. {rest} search_files.]"));
         }
         Self::done(words.trim_end_matches('\n'))
     }

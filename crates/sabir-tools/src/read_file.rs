@@ -93,7 +93,10 @@ impl BuiltIn for ReadFile {
 impl Input {
     fn wanted(&self, ground: &Ground) -> Vec<Wanted> {
         let (first, last) = (self.start_line.unwrap_or(1), self.end_line.unwrap_or(usize::MAX));
-        let mut all = vec![Wanted { path: self.path.clone(), first, last }];
+        // Where no lines are asked for, they may stand behind this path as behind the others.
+        let lines_given = self.start_line.is_some() || self.end_line.is_some();
+        let whole = || Wanted { path: self.path.clone(), first, last };
+        let mut all = vec![if lines_given { whole() } else { Wanted::parse(ground, &self.path) }];
         all.extend(self.more_paths.iter().flatten().map(|text| Wanted::parse(ground, text)));
         all
     }

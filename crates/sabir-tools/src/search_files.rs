@@ -92,7 +92,8 @@ fn search(ground: &Ground, input: &Input, stop: Stop) -> Result<Searched, String
 
 /// What is wrong with an expression, where, and the usual cause.
 fn bad_regex(regex: &str, reason: &str) -> String {
-    const CAUSES: [(&str, &str); 8] = [
+    const CAUSES: [(&str, &str); 9] = [
+        ("is not allowed in a regex", "Each line is searched by itself, so search for what stands in one line."),
         ("unclosed group", "To search for a `(` itself, write `\\(`."),
         ("unopened group", "To search for a `)` itself, write `\\)`."),
         ("unclosed character class", "To search for a `[` itself, write `\\[`."),

@@ -53,7 +53,12 @@ impl BuiltIn for StopCommand {
     }
 
     async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Output, String> {
-        let explain = |error: OutputError| format!("{}.", words::capitalised(&error.to_string()));
+        let explain = |error: OutputError| match error {
+            OutputError::Missing { number, .. } => {
+                format!("There is no job {number}. read_command_output without arguments lists what there is.")
+            }
+            error => format!("{}.", words::capitalised(&error.to_string())),
+        };
         let before = self.0.info(input.job).map_err(explain)?;
         self.0.stop(input.job).await.map_err(explain)?;
         let info = self.0.info(input.job).map_err(explain)?;

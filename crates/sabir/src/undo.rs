@@ -1,5 +1,6 @@
 //! `undo` and `restore`: what would happen, a question, and the way back.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use sabir_workspace::checkpoint::{Goal, Item, Mark, Node, Plan, Restored, name};
@@ -92,28 +93,39 @@ fn preview(place: &Place, plan: &Plan, consent: Consent) -> Result<String, Failu
     let list = place.checkpoints.list(Some(&plan.task)).map_err(failure)?;
     let call = list.iter().find(|checkpoint| checkpoint.number == plan.to).map(about).unwrap_or_default();
     let mut text = format!("Before call {} of task {} ({call}):\n", plan.to, plan.task);
-    for item in plan.items.iter().take(SHOWN) {
-        let shown = name(&item.path);
-        let why = item.hindrance.as_ref().filter(|_| !item.goes(consent.force));
-        let line = match why {
-            Some(why) => format!("  leave alone  {shown}: {why}\n"),
-            None if matches!(item.now, Some(Node::NotKept { .. })) => {
-                format!("  {:<11}  {shown} (what is there now is not kept)\n", action(item))
-            }
-            None => format!("  {:<11}  {shown}\n", action(item)),
-        };
-        text.push_str(&line);
+    // What is left alone comes last, next to the question, however much goes.
+    let (going, alone): (Vec<&Item>, Vec<&Item>) = plan.items.iter().partition(|item| item.goes(consent.force));
+    for item in going.iter().take(SHOWN) {
+        let lost = if matches!(item.now, Some(Node::NotKept { .. })) { " (what is there now is not kept)" } else { "" };
+        text.push_str(&format!("  {:<11}  {}{lost}\n", action(item), name(&item.path)));
     }
-    match plan.items.len().checked_sub(SHOWN) {
-        Some(more) if more > 0 => text.push_str(&format!("  … and {}\n", print::counted(more, "path"))),
-        _ if plan.items.is_empty() => text.push_str("  everything is as it was\n"),
-        _ => {}
+    text.push_str(&unshown(going.iter().skip(SHOWN).map(|item| action(item))));
+    for item in alone.iter().take(SHOWN) {
+        let why = item.hindrance.as_ref().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!("  leave alone  {}: {why}\n", name(&item.path)));
+    }
+    text.push_str(&unshown(alone.iter().skip(SHOWN).map(|_| "leave alone")));
+    if plan.items.is_empty() {
+        text.push_str("  everything is as it was\n");
     }
     let forced = plan.items.iter().any(|item| !item.goes(consent.force) && item.goes(true));
     if forced {
         text.push_str("--force goes over what somebody else has changed.\n");
     }
     Ok(text)
+}
+
+/// How many paths are not shown, and what becomes of them.
+fn unshown(actions: impl Iterator<Item = &'static str>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for action in actions {
+        *counts.entry(action).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let each: Vec<_> = counts.iter().map(|(action, count)| format!("{action} {count}")).collect();
+    format!("  … and {}: {}\n", print::counted(counts.values().sum(), "path"), each.join(", "))
 }
 
 /// What becomes of a path.

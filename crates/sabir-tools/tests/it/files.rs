@@ -127,7 +127,7 @@ fn listing() {
         place.put(&format!("many/{number:04}"), "");
     }
     let words = place.run("list_files", json!({"path": "many"})).0.content;
-    let end = "many/0999\n[Only the first 1000 names. List a folder below, or use search_files.]";
+    let end = "many/0999\n[Only the first 1000 names. For the rest use execute_command with `ls`, or search_files.]";
     assert!(words.ends_with(end), "{words}");
 }
 

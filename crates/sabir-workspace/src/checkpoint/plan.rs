@@ -58,6 +58,13 @@ pub enum Hindrance {
     Lost(NotKept),
     /// A FIFO, a socket or a device was there. This cannot be forced.
     Special,
+    /// Where its folder was, there is something else that is left alone.
+    Under {
+        /// What is there.
+        path: PathBuf,
+        /// Whether that may be gone over.
+        forceable: bool,
+    },
 }
 
 /// What is known of a path from a chain of calls.
@@ -82,7 +89,7 @@ impl Hindrance {
     /// Whether the user may go over it.
     #[must_use]
     pub fn can_be_forced(&self) -> bool {
-        matches!(self, Self::ChangedSince | Self::OtherTask(_))
+        matches!(self, Self::ChangedSince | Self::OtherTask(_) | Self::Under { forceable: true, .. })
     }
 }
 
@@ -148,6 +155,7 @@ impl Checkpoints {
                 items.push(Item { path, now, target: course.target, hindrance });
             }
         }
+        hinder_below(&mut items);
         Ok(Plan { task: task.to_owned(), to, part, items })
     }
 
@@ -322,6 +330,28 @@ fn hindrance(course: &Course, now: Option<&Node>, other: Option<&String>) -> Opt
         Some(Node::NotKept { why, .. }) if changed || other.is_some() => Some(Hindrance::Lost(*why)),
         _ if changed => Some(Hindrance::ChangedSince),
         _ => other.map(|task| Hindrance::OtherTask(task.clone())),
+    }
+}
+
+/// What is to come into a folder cannot, where something else stands in the folder's place and is left alone. `items` are
+/// sorted, so that a folder comes right before what is in it.
+fn hinder_below(items: &mut [Item]) {
+    let mut obstacle: Option<(PathBuf, bool)> = None;
+    for item in items {
+        let Item { path, now, target, hindrance } = item;
+        match &obstacle {
+            Some((above, forceable)) if path.starts_with(above) => {
+                if target.is_some() && hindrance.as_ref().is_none_or(Hindrance::can_be_forced) {
+                    *hindrance = Some(Hindrance::Under { path: above.clone(), forceable: *forceable });
+                }
+            }
+            _ => {
+                let stands = now.as_ref().is_some_and(|now| !now.is_folder());
+                let comes = matches!(target, Some(Node::Folder { .. }));
+                obstacle =
+                    hindrance.as_ref().filter(|_| stands && comes).map(|why| (path.clone(), why.can_be_forced()));
+            }
+        }
     }
 }
 

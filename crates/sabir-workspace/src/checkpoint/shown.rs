@@ -126,6 +126,7 @@ impl fmt::Display for Hindrance {
             Self::NotKept(why) => write!(f, "it is not kept: {}", why.words()),
             Self::Lost(why) => write!(f, "what is there now could not be kept: {}", why.words()),
             Self::Special => f.write_str("it is a FIFO, socket or device"),
+            Self::Under { path, .. } => write!(f, "{} is left alone, and is no folder", name(path)),
         }
     }
 }

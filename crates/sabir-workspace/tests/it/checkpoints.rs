@@ -318,6 +318,38 @@ fn what_others_changed_is_left_alone() {
 }
 
 #[test]
+fn nothing_comes_under_what_is_left_alone() {
+    let ground = Ground::new();
+    ground.put("src/a", "a\n");
+    ground.put("src/deep/b", "b\n");
+    let checkpoints = ground.checkpoints();
+    ground.call(&checkpoints, || ground.sh("rm -rf src"));
+    ground.put("src", "my own\n");
+    let plan = checkpoints.plan("task", &Goal::Last(1)).unwrap();
+    let told: Vec<_> = plan
+        .items
+        .iter()
+        .map(|item| format!("{}: {}", item.path.display(), item.hindrance.as_ref().unwrap()))
+        .collect();
+    let under = "src is left alone, and is no folder";
+    assert_eq!(
+        told,
+        [
+            "src: somebody else has changed it since".to_owned(),
+            format!("src/a: {under}"),
+            format!("src/deep: {under}"),
+            format!("src/deep/b: {under}"),
+        ]
+    );
+    assert_eq!(ground.undo(&checkpoints).done, 0);
+    assert_eq!(fs::read_to_string(ground.at("src")).unwrap(), "my own\n");
+    // By force both come.
+    let restored = ground.back(&checkpoints, &Goal::Before(1, Vec::new()), true);
+    assert_eq!((restored.done, restored.left), (4, Vec::new()));
+    assert_eq!(fs::read_to_string(ground.at("src/deep/b")).unwrap(), "b\n");
+}
+
+#[test]
 fn what_cannot_be_kept_is_not_gone_over() {
     let ground = Ground::with(Caps { file_bytes: 1000, ..Caps::default() });
     ground.put("f", "old\n");

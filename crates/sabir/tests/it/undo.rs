@@ -164,6 +164,29 @@ fn what_the_user_changed_is_left_alone() {
     assert_eq!(world.read("gone.txt"), "my own words\n");
 }
 
+/// However much would go, what is left alone is said, and what the paths beyond the cap become.
+#[test]
+fn a_long_preview_ends_with_what_is_left_alone() {
+    let (world, way) = (World::new(), WAYS[1]);
+    let turns = vec![
+        turn("", vec![("execute_command", json!({"command": "for i in $(seq 101 250); do echo task > f$i; done"}))]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    assert_eq!(code(&world.run(&provider, way, &["--approve", "all", "go"])), 0);
+    world.write("f250", "my own words\n");
+    let shown = done(&world, &["undo"]);
+    let lines: Vec<_> = shown.lines().skip(100).collect();
+    let expected = [
+        "  delete       f200",
+        "  … and 49 paths: delete 49",
+        "  leave alone  f250: somebody else has changed it since",
+        "--force goes over what somebody else has changed.",
+    ];
+    assert_eq!(lines, expected, "{shown}");
+    assert!(done(&world, &["undo", "--force"]).ends_with("  … and 50 paths: delete 50\n"));
+}
+
 #[test]
 fn messages_say_what_to_do() {
     let (world, _) = played(&[]);

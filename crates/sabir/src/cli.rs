@@ -4,6 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
+pub(crate) use limits::{ExplainedArguments, PolicyCommand, RuleOptions, SandboxArguments, SimulateArguments};
+
+mod files;
+mod limits;
+
 /// A terminal coding agent that understands every way a language model asks for a tool.
 #[derive(Debug, Parser)]
 #[command(
@@ -119,62 +125,6 @@ pub(crate) enum WireCommand {
     Encode(EncodeArguments),
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum PolicyCommand {
-    /// Judge a command line as if a model had asked for it in this folder, and say why, part by part. Nothing is run; the exit
-    /// code is 0 whatever the verdict.
-    Explain(ExplainedArguments),
-    /// Judge the calls of a task again, in its folder as it is now: what other rules would have asked about or denied.
-    Simulate(SimulateArguments),
-}
-
-/// Rules, besides those of the configuration.
-#[derive(Debug, Args)]
-pub(crate) struct RuleOptions {
-    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB` and
-    /// `host=NAME` too. May be given several times, as all of these.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) allow: Vec<String>,
-    /// Ask about it, whatever allows it.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) ask: Vec<String>,
-    /// Deny it, whatever else is said.
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) deny: Vec<String>,
-    /// As for a task.
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) approve: Vec<String>,
-    /// The configuration file.
-    #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ExplainedArguments {
-    #[command(flatten)]
-    pub(crate) rules: RuleOptions,
-    /// The shell that would get the line: `bash` or `zsh`. Without it, `SABIR_SHELL` decides, then bash.
-    #[arg(long)]
-    pub(crate) shell: Option<String>,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
-    /// The command line as one argument, or its words.
-    #[arg(required = true, last = true)]
-    pub(crate) command: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SimulateArguments {
-    #[command(flatten)]
-    pub(crate) rules: RuleOptions,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
-    /// The task's name, the beginning of it, or the file of its journal.
-    pub(crate) task: String,
-}
-
 /// Options of every task.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TaskOptions {
@@ -215,59 +165,6 @@ pub(crate) struct TaskOptions {
     /// Take no checkpoints: what the task changes cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
-}
-
-/// Which calls of which task.
-#[derive(Debug, Args)]
-pub(crate) struct HistoryArguments {
-    /// The folder in which the task worked.
-    #[arg(long, short = 'C')]
-    pub(crate) folder: Option<PathBuf>,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
-    /// The task's name, or the beginning of it; without it the newest task of this folder. A number of up to three digits alone
-    /// is N.
-    pub(crate) task: Option<String>,
-    /// How many of its last changing calls.
-    pub(crate) count: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndoArguments {
-    #[command(flatten)]
-    pub(crate) history: HistoryArguments,
-    #[command(flatten)]
-    pub(crate) consent: Consent,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RestoreArguments {
-    /// The folder in which the task worked.
-    #[arg(long, short = 'C')]
-    pub(crate) folder: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) consent: Consent,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
-    /// The task's name, or the beginning of it, and the number of a call, as `sabir checkpoints` lists them; without a task the
-    /// newest one of this folder: `@3`.
-    #[arg(value_name = "TASK@N")]
-    pub(crate) call: String,
-    /// Files and folders, from the folder in which the task worked; without any, all that was changed since.
-    pub(crate) paths: Vec<String>,
-}
-
-/// What may be done without asking.
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Consent {
-    /// Do it without asking.
-    #[arg(long, short)]
-    pub(crate) yes: bool,
-    /// Go over files that somebody else has changed since. What they hold now is in the checkpoint that is taken first.
-    #[arg(long)]
-    pub(crate) force: bool,
 }
 
 /// Recordings of tasks that nobody attends.
@@ -411,25 +308,6 @@ pub(crate) struct DoctorArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SandboxArguments {
-    /// `1`, `2`, `best` for the best that this machine has, or `off`.
-    #[arg(long, default_value = "best")]
-    pub(crate) level: String,
-    /// Allow the network: TCP and UDP, but no unix sockets.
-    #[arg(long)]
-    pub(crate) network: bool,
-    /// A folder that may be written besides; it must exist. May be given several times.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) write: Vec<PathBuf>,
-    /// The folder to work in.
-    #[arg(long, short = 'C')]
-    pub(crate) folder: Option<PathBuf>,
-    /// The command: one word is a line for the shell, several are a program and its arguments.
-    #[arg(required = true, last = true)]
-    pub(crate) words: Vec<String>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct LintArguments {
     /// A JSON array of `{name, description, parameters}`; `-` for standard input.
     pub(crate) tools: PathBuf,
@@ -442,34 +320,6 @@ pub(crate) struct LintArguments {
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct EditArguments {
-    /// The file. For a patch, it may be the folder that its paths begin in. A missing file is made where the edit makes one.
-    pub(crate) file: PathBuf,
-    /// The format of the edit. Without it the text tells, but for whole files.
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<EditFormat>,
-    /// Write nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// How to print it.
-    #[arg(long, value_enum, default_value_t = Whole::Text)]
-    pub(crate) output: Whole,
-}
-
-/// How an edit is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EditFormat {
-    /// Blocks between `------- SEARCH` and `+++++++ REPLACE`, or `<<<<<<< SEARCH` and `>>>>>>> REPLACE`.
-    SearchReplace,
-    /// `*** Begin Patch`.
-    ApplyPatch,
-    /// A JSON object with `old_string` and `new_string`.
-    StringReplace,
-    /// The whole new content.
-    WholeFile,
 }
 
 /// What `lint` does not let pass.

@@ -1,0 +1,82 @@
+//! The command line of what commands may do: rules and the sandbox.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Whole;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Judge a command line as if a model had asked for it in this folder, and say why, part by part. Nothing is run; the exit
+    /// code is 0 whatever the verdict.
+    Explain(ExplainedArguments),
+    /// Judge the calls of a task again, in its folder as it is now: what other rules would have asked about or denied.
+    Simulate(SimulateArguments),
+}
+
+/// Rules, besides those of the configuration.
+#[derive(Debug, Args)]
+pub(crate) struct RuleOptions {
+    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB` and
+    /// `host=NAME` too. May be given several times, as all of these.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) allow: Vec<String>,
+    /// Ask about it, whatever allows it.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) ask: Vec<String>,
+    /// Deny it, whatever else is said.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) deny: Vec<String>,
+    /// As for a task.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approve: Vec<String>,
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainedArguments {
+    #[command(flatten)]
+    pub(crate) rules: RuleOptions,
+    /// The shell that would get the line: `bash` or `zsh`. Without it, `SABIR_SHELL` decides, then bash.
+    #[arg(long)]
+    pub(crate) shell: Option<String>,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The command line as one argument, or its words.
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArguments {
+    #[command(flatten)]
+    pub(crate) rules: RuleOptions,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// The task's name, the beginning of it, or the file of its journal.
+    pub(crate) task: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxArguments {
+    /// `1`, `2`, `best` for the best that this machine has, or `off`.
+    #[arg(long, default_value = "best")]
+    pub(crate) level: String,
+    /// Allow the network: TCP and UDP, but no unix sockets.
+    #[arg(long)]
+    pub(crate) network: bool,
+    /// A folder that may be written besides; it must exist. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) write: Vec<PathBuf>,
+    /// The folder to work in.
+    #[arg(long, short = 'C')]
+    pub(crate) folder: Option<PathBuf>,
+    /// The command: one word is a line for the shell, several are a program and its arguments.
+    #[arg(required = true, last = true)]
+    pub(crate) words: Vec<String>,
+}

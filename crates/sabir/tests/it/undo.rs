@@ -137,7 +137,8 @@ fn everything_comes_back_byte_for_byte() {
     repository(&world);
     let before = tree(world.work.path());
     let provider = world.plays(way, &turns());
-    assert_eq!(code(&world.run(&provider, way, &["--approve", "all", "go"])), 0);
+    let line = format!("command={DESTROYS}");
+    assert_eq!(code(&world.run(&provider, way, &["--approve", "all", "--approve", &line, "go"])), 0);
     assert_ne!(before, tree(world.work.path()));
     done(&world, &["undo", "3", "--yes"]);
     assert_eq!(before, tree(world.work.path()));

@@ -348,6 +348,10 @@ fn substitution_end(text: &str) -> Option<usize> {
             '\'' if before == '$' => return None,
             '\'' => _ = characters.find(|(_, c)| *c == '\'')?,
             '#' if before.is_whitespace() || matches!(before, ';' | '&' | '|' | '(') => return None,
+            // Not the beginning of a document, but a word: `<<<`.
+            '<' if before == '<' && text.get(at + 1..).is_some_and(|rest| rest.starts_with('<')) => {
+                _ = characters.next();
+            }
             '<' if before == '<' => return None,
             _ => {}
         }

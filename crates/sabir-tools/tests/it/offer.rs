@@ -39,7 +39,7 @@ fn specs_are_strict_and_their_examples_run() {
     let place = Place::new();
     let names: Vec<_> = place.registry.set().iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(
-        names[..8],
+        names[..10],
         [
             "read_file",
             "list_files",
@@ -53,7 +53,7 @@ fn specs_are_strict_and_their_examples_run() {
             "stop_command",
         ]
     );
-    assert!(place.registry.set().iter().take(8).eq(&sabir_tools::specs()));
+    assert!(place.registry.set().iter().take(10).eq(&sabir_tools::specs()));
     for spec in place.registry.set().known() {
         assert_eq!(spec.parameters["additionalProperties"], Value::Bool(false), "{}", spec.name);
         assert_eq!(spec.examples.len(), 1, "{}", spec.name);

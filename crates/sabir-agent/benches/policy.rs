@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use divan::black_box;
-use sabir_agent::Access;
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
+use sabir_agent::{Access, Beyond};
 
 fn main() {
     percentiles();
@@ -23,7 +23,7 @@ fn accesses() -> Vec<Access> {
     let days =
         include_str!("../tests/it/policy/days.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = cases.chain(days.map(str::to_owned));
-    lines.map(|command| Access::Command { command, facts: facts.clone() }).collect()
+    lines.map(|command| Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing }).collect()
 }
 
 /// The median and the 99th percentile over all lines, each line timed by the fastest of nine decisions.

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::event::{Moment, Question, Reply, TaskEvent};
+use crate::permit::{Bound, Permit};
 use crate::record::{Outcome, Record, Store};
 use crate::task::{Effect, Input, Task};
 use crate::tool::{Access, Registry, ToolOutput};
@@ -112,7 +113,7 @@ impl Driver<'_> {
                     }
                     Effect::Ask => queue.extend(self.ask(task, deadline).await),
                     Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
-                    Effect::Run(call) => self.start(task, call, &mut tools, &outputs.0),
+                    Effect::Run(permit) => self.start(task, permit, &mut tools, &outputs.0),
                     Effect::Question(asked) => question = Some(asked),
                     Effect::Stop => {
                         question = None;
@@ -163,15 +164,19 @@ impl Driver<'_> {
     }
 
     fn weigh(&self, task: &mut Task, id: CallId) -> Vec<Effect> {
-        let access = task.call(&id).and_then(|call| {
+        let weighed = task.call(&id).and_then(|call| {
             let tool = self.registry.get(&call.name)?;
-            Some(tool.access(&call.arguments))
+            // What it depends on is looked at first: what changes after that is noticed.
+            let bound = tool.bound(&call.arguments);
+            Some((tool.access(&call.arguments), bound))
         });
-        let access = access.unwrap_or(Access::Invalid { reason: "there is no such tool".to_owned() });
-        task.step(Input::Weighed(id, access))
+        let unknown = || (Access::Invalid { reason: "there is no such tool".to_owned() }, Bound::default());
+        let (access, bound) = weighed.unwrap_or_else(unknown);
+        task.step(Input::Weighed(id, access, bound))
     }
 
-    fn start(&self, task: &Task, id: CallId, tools: &mut Running, outputs: &mpsc::Sender<(CallId, String)>) {
+    fn start(&self, task: &Task, permit: Permit, tools: &mut Running, outputs: &mpsc::Sender<(CallId, String)>) {
+        let id = permit.call.clone();
         let tool =
             task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
         let outputs = outputs.clone();
@@ -182,7 +187,10 @@ impl Driver<'_> {
             let work = async move {
                 // A full queue drops a piece of the preview, never of the result.
                 let mut progress = |text: &str| _ = outputs.try_send((name.clone(), text.to_owned()));
-                tool.run(&name, &arguments, &mut progress).await
+                match permit.bound.changed(&tool.bound(&arguments)).as_slice() {
+                    [] => tool.run(&permit, &arguments, &mut progress).await,
+                    changed => ToolOutput::failed(moved_on(changed)),
+                }
             };
             let output = Guarded(Box::pin(work)).await;
             (id, output)
@@ -259,6 +267,19 @@ impl<F: Future<Output = ToolOutput>> Future for Guarded<F> {
             }
         }
     }
+}
+
+/// What a model is told whose call is no longer the permitted one.
+fn moved_on(changed: &[&str]) -> String {
+    const SHOWN: usize = 5;
+    let mut things = changed.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    if changed.len() > SHOWN {
+        things.push_str(&format!(" and {} more", changed.len() - SHOWN));
+    }
+    format!(
+        "Not run: this changed between the approval of the call and its run: {things}. Look at it, and make the call again if it is \
+         still right; it will be judged anew."
+    )
 }
 
 async fn until(deadline: Option<Instant>) {

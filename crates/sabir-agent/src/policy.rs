@@ -35,7 +35,7 @@ mod word;
 mod wrappers;
 
 use crate::record::Verdict;
-use crate::tool::Access;
+use crate::tool::{Access, Beyond};
 
 pub use facts::{Facts, Repository, Shell};
 use judge::{Finding, Judge, Part, Scope};
@@ -91,6 +91,8 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Why, in words for the user.
     pub reason: String,
+    /// Whether it is allowed because it is known to only read: no rule and no approval had a part in it.
+    pub only_reads: bool,
     /// The parts of a command, in the order in which they were judged. Empty for all else.
     pub segments: Vec<Segment>,
     /// Approval rules that are narrow and would answer the question from now on: one for each part that asks. Empty where one
@@ -177,13 +179,16 @@ impl Rules {
             Access::Invalid { reason } => judged(Verdict::Deny, reason),
             Access::Read { path, outside } => self.read(path, *outside),
             Access::Write { path, protected } => self.write(path, protected.as_deref()),
-            Access::Command { command, facts } => self.command(command, facts),
+            Access::Command { command, facts, beyond } => self.command(command, facts, *beyond),
             Access::Fetch { url } if host(url, &self.deny) => judged(Verdict::Deny, "a rule forbids this host"),
             Access::Fetch { url } if host(url, &self.ask) => {
                 judged(Verdict::Ask, "fetches from a host that a rule asks about")
             }
             Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
             Access::Fetch { .. } => judged(Verdict::Ask, "fetches a document from the network"),
+            Access::Server { server, tool } => {
+                judged(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"))
+            }
             Access::Several(all) => self.strictest(all),
         }
     }
@@ -213,7 +218,7 @@ impl Rules {
         }
     }
 
-    fn command(&self, command: &str, facts: &Facts) -> Judgement {
+    fn command(&self, command: &str, facts: &Facts, beyond: Beyond) -> Judgement {
         let mut judge = Judge::new(self, facts);
         judge.line(command, &mut Scope::new());
         let Judge { parts, asked_by_rule, .. } = judge;
@@ -230,9 +235,14 @@ impl Rules {
         if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
             (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
         }
+        if let (Some(asks), Verdict::Allow) = (wanted(beyond), verdict) {
+            (verdict, reason) = (Verdict::Ask, asks.to_owned());
+        }
         let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
-        Judgement { verdict, reason, segments, proposals }
+        let plain = || *self == Self::default() || Self::default().command(command, facts, beyond).verdict == verdict;
+        let only_reads = verdict == Verdict::Allow && plain();
+        Judgement { verdict, reason, only_reads, segments, proposals }
     }
 
     /// What the rules say of a command, if they say anything.
@@ -279,8 +289,18 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// What is asked about a command that wants more than its sandbox gives.
+fn wanted(beyond: Beyond) -> Option<&'static str> {
+    match beyond {
+        Beyond::Nothing => None,
+        Beyond::Network => Some("uses the network"),
+        Beyond::Unconfined => Some("runs outside of the sandbox"),
+    }
+}
+
 fn judged(verdict: Verdict, reason: &str) -> Judgement {
-    Judgement { verdict, reason: reason.to_owned(), segments: Vec::new(), proposals: Vec::new() }
+    let reason = reason.to_owned();
+    Judgement { verdict, reason, only_reads: false, segments: Vec::new(), proposals: Vec::new() }
 }
 
 fn on_path(rules: &[Pattern], path: &str) -> bool {
@@ -332,7 +352,7 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, Rules, Verdict};
+    use super::{Beyond, Facts, Rules, Verdict};
     use crate::tool::Access;
 
     fn clean() -> Facts {
@@ -352,7 +372,7 @@ mod tests {
         let read = |outside| Access::Read { path: "a".into(), outside };
         let write =
             |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
-        let command = |line: &str| Access::Command { command: line.into(), facts: clean() };
+        let command = |line: &str| Access::Command { command: line.into(), facts: clean(), beyond: Beyond::Nothing };
         check(&[], &read(false), Verdict::Allow);
         check(&["all"], &read(true), Verdict::Deny);
         check(&["all"], &Access::Invalid { reason: "no path".into() }, Verdict::Deny);

@@ -9,6 +9,8 @@ use sabir_call::{CallId, CallResult, Cost, Fault, ModelErrorKind, Part, Protocol
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
 
+use crate::permit::Seal;
+
 /// The name of a task: a UUID or whatever else the binary chose; letters, digits and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -65,6 +67,10 @@ pub enum Record {
     Running {
         /// The call.
         call: CallId,
+        /// What it was permitted as, for whoever looks through the journal. Earlier versions wrote none. Nothing is ever permitted by
+        /// it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<Seal>,
     },
     /// A call has its result.
     Result(CallResult),

@@ -20,6 +20,7 @@ use sabir_call::{
 use sabir_check::{Checker, Repairs, Repetition};
 
 use crate::event::{Question, Reply};
+use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
 use crate::record::{Failed, Outcome, Record, Speaker, Start};
 use crate::tool::{Access, ToolOutput};
@@ -100,8 +101,8 @@ pub enum Input<'a> {
     Answered,
     /// The answer will not come, or broke off.
     Failed(ModelError),
-    /// What a call would touch.
-    Weighed(CallId, Access),
+    /// What a call would touch, and what it depends on.
+    Weighed(CallId, Access, Bound),
     /// The user's answer to the open question.
     Replied(Reply),
     /// A tool is finished.
@@ -121,8 +122,8 @@ pub enum Effect {
     Ask,
     /// Find out what a call would touch.
     Weigh(CallId),
-    /// Run a call.
-    Run(CallId),
+    /// Run a call, unless it is no longer the permitted one.
+    Run(Permit),
     /// Ask the user.
     Question(Question),
     /// Drop whatever is under way: the request, the running tools, the question.
@@ -291,7 +292,7 @@ impl Task {
             (Phase::Asking, Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
-            (Phase::Acting, Input::Weighed(call, access)) => self.weighed(&call, &access, &mut effects),
+            (Phase::Acting, Input::Weighed(call, access, bound)) => self.weighed(&call, &access, bound, &mut effects),
             (Phase::Acting, Input::Ran(call, output)) => self.ran(&call, output, &mut effects),
             (Phase::Acting, Input::Replied(reply)) => self.replied(reply, &mut effects),
             (Phase::Over, _) => {}
@@ -336,7 +337,7 @@ impl Task {
                 self.draft = Draft::default();
             }
             Record::Judged { .. } => {}
-            Record::Running { call } => {
+            Record::Running { call, .. } => {
                 if let Some(turn) = &mut self.turn {
                     turn.start(call);
                 }

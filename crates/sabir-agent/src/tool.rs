@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
+use sabir_call::{Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
+use crate::permit::{Bound, Permit};
 use crate::policy::Facts;
 
 /// Typed arguments of a call, as they passed the gates.
@@ -38,11 +39,20 @@ pub enum Access {
         command: String,
         /// What is known of the place where it would run.
         facts: Facts,
+        /// What it asks for beyond its sandbox.
+        beyond: Beyond,
     },
     /// Asks a server for a document.
     Fetch {
         /// The address in its one canonical spelling: what is judged and shown is what is asked for.
         url: String,
+    },
+    /// Calls a tool of an MCP server.
+    Server {
+        /// The server, as the user's configuration names it.
+        server: String,
+        /// The tool, as the server names it.
+        tool: String,
     },
     /// All of these. It is judged as the strictest of them.
     Several(Vec<Access>),
@@ -51,6 +61,18 @@ pub enum Access {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What a command asks for beyond its sandbox.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Beyond {
+    /// Nothing: it runs as all commands of the task do, in whatever sandbox they have.
+    #[default]
+    Nothing,
+    /// The network, which its sandbox would deny.
+    Network,
+    /// No sandbox, where there would be one.
+    Unconfined,
 }
 
 /// What a tool says to the model.
@@ -86,8 +108,13 @@ pub trait Tool: Send + Sync {
     /// What a call with these arguments would touch. May look at the file system, must not change it.
     fn access(&self, arguments: &Arguments) -> Access;
 
+    /// What such a call depends on beside its arguments, as it is now. An approval holds as long as this does.
+    fn bound(&self, _: &Arguments) -> Bound {
+        Bound::default()
+    }
+
     /// Does it. Dropping the future stops the work and whatever processes it started.
-    fn run<'a>(&'a self, call: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
+    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
 }
 
 /// The tools of a task.

@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_frame() {
         let mut buffer = vec![1, 2, 3];
-        encode(&mut buffer, 7, &Record::Running { call: sabir_call::CallId::new("a") }).unwrap();
+        encode(&mut buffer, 7, &Record::Running { call: sabir_call::CallId::new("a"), seal: None }).unwrap();
         let (head, payload) = buffer.split_at(HEAD_BYTES);
         assert_eq!(payload, br#"{"at":7,"kind":"running","call":"a"}"#);
         assert_eq!(head[..4], [36, 0, 0, 0]);

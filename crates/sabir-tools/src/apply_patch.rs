@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress};
+use sabir_agent::{Access, Permit, Progress};
 use sabir_workspace::edit::{FileAction, Patch, Update};
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;
@@ -59,7 +59,7 @@ impl BuiltIn for ApplyPatch {
         }
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Edits, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
         words::blocking(move || apply(&self.0, &input)).await
     }
 }

@@ -6,8 +6,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolWork};
-use sabir_call::{CallId, ToolSpec};
+use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
+use sabir_call::ToolSpec;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
@@ -34,9 +34,15 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
     /// What a call would touch.
     fn access(&self, input: &Self::Input) -> Access;
 
+    /// What a call depends on beside its arguments, as it is now.
+    fn bound(&self, _: &Self::Input) -> Bound {
+        Bound::default()
+    }
+
     /// Does it. The error is what the model reads: what is wrong, and what to do next.
     fn run(
         self: Arc<Self>,
+        permit: &Permit,
         input: Self::Input,
         progress: Progress<'_>,
     ) -> impl Future<Output = Result<Self::Output, String>> + Send;
@@ -79,11 +85,15 @@ impl<T: BuiltIn> Tool for Built<T> {
         }
     }
 
-    fn run<'a>(&'a self, _: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
+    fn bound(&self, arguments: &Arguments) -> Bound {
+        input::<T>(arguments).map_or_else(|_| Bound::default(), |input| self.tool.bound(&input))
+    }
+
+    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         let input = input::<T>(arguments);
         Box::pin(async move {
             let ran = match input {
-                Ok(input) => Arc::clone(&self.tool).run(input, progress).await,
+                Ok(input) => Arc::clone(&self.tool).run(permit, input, progress).await,
                 Err(words) => Err(words),
             };
             ran.map_or_else(ToolOutput::failed, Into::into)
@@ -182,7 +192,7 @@ mod tests {
             Access::Nothing
         }
 
-        async fn run(self: Arc<Self>, _: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+        async fn run(self: Arc<Self>, _: &Permit, _: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
             Ok(ToolOutput::done("seen"))
         }
     }

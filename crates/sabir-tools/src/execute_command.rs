@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Beyond, Permit, Progress, ToolOutput};
 use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -75,10 +75,11 @@ impl BuiltIn for ExecuteCommand {
         Access::Command {
             facts: gather(&self.0.workspace, &self.0.environment, &input.command),
             command: input.command.clone(),
+            beyond: Beyond::Nothing,
         }
     }
 
-    async fn run(self: Arc<Self>, input: Input, progress: Progress<'_>) -> Result<Output, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {
         let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
         let mut command = Command::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())

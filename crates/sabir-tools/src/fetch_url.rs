@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ impl BuiltIn for FetchUrl {
         }
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
         let place = self.place(&input.url)?;
         if input.offset > 0 {
             let page = self

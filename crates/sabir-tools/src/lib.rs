@@ -38,7 +38,7 @@
 //! use std::path::PathBuf;
 //! use std::sync::Arc;
 //!
-//! use sabir_agent::{Access, Registry};
+//! use sabir_agent::{Access, Permit, Registry};
 //! use sabir_call::CallId;
 //! use sabir_tools::{EditTool, Reach, Settings, builtin};
 //! use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
@@ -60,7 +60,7 @@
 //! let arguments = json!({"path": "a.txt", "content": "hello\n"});
 //! let arguments = arguments.as_object().ok_or("no object")?;
 //! assert_eq!(tool.access(arguments), Access::Write { path: "a.txt".to_owned(), protected: None });
-//! let output = tool.run(&CallId::new("1"), arguments, &mut |_| {}).await;
+//! let output = tool.run(&Permit::unjudged(CallId::new("1")), arguments, &mut |_| {}).await;
 //! assert_eq!(output.content, "Wrote 1 line to the new file `a.txt`.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use sabir_workspace::{EntryKind, ListOptions, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -61,7 +61,7 @@ impl BuiltIn for ListCodeDefinitionNames {
         self.0.reading(&input.path)
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<ToolOutput, String> {
         words::blocking(move || list(&self.0, &input).map(ToolOutput::done)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use sabir_workspace::{EntryKind, ListOptions, Listing, Stop, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ impl BuiltIn for ListFiles {
         self.0.reading(&input.path)
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Listed, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Listed, String> {
         words::stoppable(move |stop| list(&self.0, &input, stop)).await
     }
 }

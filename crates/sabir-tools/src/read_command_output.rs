@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use sabir_workspace::{JobState, Jobs, Line, OutputError, OutputInfo, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -71,7 +71,7 @@ impl BuiltIn for ReadCommandOutput {
         Access::Nothing
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Output, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Output, String> {
         words::blocking(move || read(&self.0, &input)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress};
+use sabir_agent::{Access, Permit, Progress};
 use sabir_workspace::{FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -73,7 +73,7 @@ impl BuiltIn for ReadFile {
         self.0.reading_all(wanted.iter().map(|wanted| wanted.path.as_str()))
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Reading, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Reading, String> {
         words::blocking(move || {
             let wanted = input.wanted(&self.0);
             if wanted.len() > MAX_FILES {

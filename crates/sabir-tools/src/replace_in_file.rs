@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress};
+use sabir_agent::{Access, Permit, Progress};
 use sabir_workspace::edit;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,7 +47,7 @@ impl BuiltIn for ReplaceInFile {
         self.0.writing(&input.path)
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Edits, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
         words::blocking(move || replace(&self.0, &input)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use sabir_workspace::{Encoding, EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,7 +62,7 @@ impl BuiltIn for SearchFiles {
         self.0.reading(input.path.as_deref().unwrap_or("."))
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Searched, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Searched, String> {
         words::stoppable(move |stop| search(&self.0, &input, stop)).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Progress, ToolOutput};
+use sabir_agent::{Access, Permit, Progress, ToolOutput};
 use sabir_workspace::{End, JobState, Jobs, Line, OutputError, OutputInfo, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,7 +52,7 @@ impl BuiltIn for StopCommand {
         Access::Nothing
     }
 
-    async fn run(self: Arc<Self>, input: Input, _: Progress<'_>) -> Result<Output, String> {
+    async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Output, String> {
         let explain = |error: OutputError| match error {
             OutputError::Missing { number, .. } => {
                 format!("There is no job {number}. read_command_output without arguments lists what there is.")

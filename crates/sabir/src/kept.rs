@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sabir_agent::policy::Facts;
-use sabir_agent::{Access, Arguments, Progress, Rules, TaskId, Tool, ToolOutput, ToolWork, Verdict};
-use sabir_call::{CallId, ToolSpec};
+use sabir_agent::{
+    Access, Arguments, Beyond, Bound, Permit, Progress, Rules, TaskId, Tool, ToolOutput, ToolWork, Verdict,
+};
+use sabir_call::ToolSpec;
 use sabir_workspace::Workspace;
 use sabir_workspace::checkpoint::{Caps, CheckpointError, Checkpoints, Mark, ObjectId, Scope, prune_stores};
 
@@ -168,7 +170,7 @@ impl Kept {
         if judged.len() > MAX_JUDGED {
             judged.clear();
         }
-        known.unwrap_or(Access::Command { command: String::new(), facts: Facts::default() })
+        known.unwrap_or(Access::Command { command: String::new(), facts: Facts::default(), beyond: Beyond::Nothing })
     }
 }
 
@@ -192,15 +194,19 @@ impl Tool for Kept {
         access
     }
 
-    fn run<'a>(&'a self, call: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
+    fn bound(&self, arguments: &Arguments) -> Bound {
+        self.tool.bound(arguments)
+    }
+
+    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         Box::pin(async move {
             let access = self.judged(arguments);
             let (Some(scope), Some(task)) = (self.keeper.scope(&access), self.keeper.task.get()) else {
-                return self.tool.run(call, arguments, progress).await;
+                return self.tool.run(permit, arguments, progress).await;
             };
             let mark = Mark {
                 task: task.as_str().to_owned(),
-                call: call.as_str().to_owned(),
+                call: permit.call.as_str().to_owned(),
                 tool: self.tool.spec().name,
                 label: label(&access),
                 time_ms: (task::clock())(),
@@ -214,7 +220,7 @@ impl Tool for Kept {
                     ));
                 }
             };
-            let output = self.tool.run(call, arguments, progress).await;
+            let output = self.tool.run(permit, arguments, progress).await;
             self.keeper.seal(id).await;
             output
         })

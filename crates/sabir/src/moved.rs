@@ -8,8 +8,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Access, Arguments, Progress, Tool, ToolOutput, ToolWork};
-use sabir_call::{CallId, ToolSpec};
+use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
+use sabir_call::ToolSpec;
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.
@@ -66,7 +66,9 @@ impl Moved {
         match access {
             Access::Read { path, outside } => Access::Read { path: self.outward(&path), outside },
             Access::Write { path, protected } => Access::Write { path: self.outward(&path), protected },
-            Access::Command { command, facts } => Access::Command { command: self.outward(&command), facts },
+            Access::Command { command, facts, beyond } => {
+                Access::Command { command: self.outward(&command), facts, beyond }
+            }
             Access::Invalid { reason } => Access::Invalid { reason: self.outward(&reason) },
             Access::Several(all) => Access::Several(all.into_iter().map(|one| self.outward_access(one)).collect()),
             other => other,
@@ -91,10 +93,14 @@ impl Tool for Moved {
         self.outward_access(self.tool.access(&self.inward(arguments)))
     }
 
-    fn run<'a>(&'a self, call: &'a CallId, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
+    fn bound(&self, arguments: &Arguments) -> Bound {
+        self.tool.bound(&self.inward(arguments))
+    }
+
+    fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         Box::pin(async move {
             let arguments = self.inward(arguments);
-            let output = self.tool.run(call, &arguments, progress).await;
+            let output = self.tool.run(permit, &arguments, progress).await;
             ToolOutput { content: self.ordered(self.outward(&output.content)), ..output }
         })
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sabir_agent::policy::{Facts, Judgement, RuleKind, Rules, Shell};
-use sabir_agent::{Access, Judge, Record, Verdict};
+use sabir_agent::{Access, Beyond, Judge, Record, Verdict};
 use sabir_call::{Call, Part};
 use sabir_workspace::{Level, Sandbox, Workspace};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
     let command = line(&arguments.command);
     let gathered = sabir_tools::gather(&workspace, &config::command_environment(), &command);
     let facts = Facts { shell: shell(arguments.shell.as_deref())?, ..gathered };
-    let judgement = rules.decide(&Access::Command { command, facts });
+    let judgement = rules.decide(&Access::Command { command, facts, beyond: Beyond::Nothing });
     match arguments.output {
         Whole::Json => print::json(&judgement_json(&judgement)),
         Whole::Text => print::out(&print::visible(&in_words(&judgement))),
@@ -188,7 +188,9 @@ fn was(records: &[Record], call: &Call) -> &'static str {
         Some((Verdict::Allow, Judge::User)) => "asked, allowed",
         Some((_, Judge::User)) => "asked, denied",
         Some((Verdict::Deny, _)) => "denied",
-        _ if records.iter().any(|record| matches!(record, Record::Running { call: id } if *id == call.id)) => "unasked",
+        _ if records.iter().any(|record| matches!(record, Record::Running { call: id, .. } if *id == call.id)) => {
+            "unasked"
+        }
         _ => "not run",
     }
 }

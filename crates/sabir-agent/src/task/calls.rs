@@ -4,6 +4,7 @@ use sabir_call::{Call, CallId, CallResult, Ending, Part};
 
 use crate::control;
 use crate::event::{Question, Reply};
+use crate::permit::{Bound, Permit, Seal};
 use crate::record::{Answered, Judge, Record, Verdict};
 use crate::tool::{Access, ToolOutput};
 
@@ -24,6 +25,8 @@ pub(crate) struct Turn {
 struct Pending {
     call: Call,
     state: State,
+    /// What it may run as, once it was weighed.
+    permit: Option<Permit>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +54,7 @@ impl Turn {
     /// The turn of an answer, if it holds calls.
     pub(super) fn open(answered: &Answered) -> Option<Self> {
         let calls = answered.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(Pending { state: State::first(call, answered), call: call.clone() }),
+            Part::Call(call) => Some(Pending { state: State::first(call, answered), call: call.clone(), permit: None }),
             _ => None,
         });
         let calls: Vec<_> = calls.collect();
@@ -206,13 +209,17 @@ impl Task {
         self.ask(effects);
     }
 
-    pub(super) fn weighed(&mut self, id: &CallId, access: &Access, effects: &mut Vec<Effect>) {
+    pub(super) fn weighed(&mut self, id: &CallId, access: &Access, bound: Bound, effects: &mut Vec<Effect>) {
         let Some(call) = self.call(id).cloned() else { return };
         if let Access::Invalid { reason } = access {
             self.answer(&call, Ending::Failed, reason.clone(), effects);
             return self.advance(effects);
         }
         let judgement = self.settings.rules.decide(access);
+        if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
+            let seal = Seal::of(&call.name, &call.arguments, &bound);
+            pending.permit = Some(Permit { call: id.clone(), seal, bound, only_reads: judgement.only_reads });
+        }
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),
             Verdict::Ask if self.settings.attended == Attended::Yes => {
@@ -238,8 +245,11 @@ impl Task {
     }
 
     fn run(&mut self, id: &CallId, effects: &mut Vec<Effect>) {
-        self.keep(Record::Running { call: id.clone() }, effects);
-        effects.push(Effect::Run(id.clone()));
+        let permit = self.turn.as_mut().and_then(|turn| turn.pending(id)).and_then(|pending| pending.permit.take());
+        // A call that was not weighed has none, and does not run.
+        let Some(permit) = permit else { return };
+        self.keep(Record::Running { call: id.clone(), seal: Some(permit.seal.clone()) }, effects);
+        effects.push(Effect::Run(permit));
         self.advance(effects);
     }
 
@@ -323,6 +333,7 @@ fn subject(access: &Access) -> String {
         Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
         Access::Command { command, .. } => command.clone(),
         Access::Fetch { url } => url.clone(),
+        Access::Server { server, tool } => format!("{server}: {tool}"),
         Access::Several(all) => all.iter().map(subject).collect::<Vec<_>>().join("\n"),
         Access::Nothing => String::new(),
         Access::Invalid { reason } => reason.clone(),

@@ -1,6 +1,6 @@
 //! What a task costs: per answer, in all, over a resume, and where it ends for it.
 
-use sabir_agent::{Attended, Effect, Input, Outcome, Record, Settings, Task, ToolOutput};
+use sabir_agent::{Attended, Bound, Effect, Input, Outcome, Permit, Record, Settings, Task, ToolOutput};
 use sabir_call::{Event, Image, ModelError, ModelErrorKind, Prices, Usage};
 use serde_json::{Value, json};
 
@@ -79,9 +79,9 @@ fn pictures_of_results_are_counted() {
             match effect {
                 Effect::Weigh(call) => {
                     let access = machine.access(&call);
-                    machine.step(Input::Weighed(call, access));
+                    machine.step(Input::Weighed(call, access, Bound::default()));
                 }
-                Effect::Run(call) => {
+                Effect::Run(Permit { call, .. }) => {
                     let images = vec![Image { media_type: "image/png".into(), data: "aGk=".into() }; images];
                     machine.step(Input::Ran(call, ToolOutput { images, ..ToolOutput::done("seen") }));
                 }

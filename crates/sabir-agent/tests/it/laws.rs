@@ -1,7 +1,7 @@
 //! Law 7 and replay: whatever the order of inputs, and wherever the journal is cut.
 
 use proptest::prelude::*;
-use sabir_agent::{Attended, Effect, Input, Record, Reply, Task, ToolOutput};
+use sabir_agent::{Attended, Bound, Effect, Input, Permit, Record, Reply, Task, ToolOutput};
 use sabir_call::{CallId, ModelError, ModelErrorKind};
 
 use crate::machine::{Machine, settings};
@@ -55,9 +55,9 @@ fn apply(machine: &mut Machine, step: &Move) {
             match machine.open.remove(*at) {
                 Effect::Weigh(call) => {
                     let access = machine.access(&call);
-                    machine.step(Input::Weighed(call, access));
+                    machine.step(Input::Weighed(call, access, Bound::default()));
                 }
-                Effect::Run(call) => {
+                Effect::Run(Permit { call, .. }) => {
                     let output =
                         if matches!(step, Move::Fail(_)) { ToolOutput::failed("x") } else { ToolOutput::done("x") };
                     machine.step(Input::Ran(call, output));
@@ -93,7 +93,7 @@ fn check_records(records: &[Record]) {
                 assert!(!answered.contains(&result.id), "two results for {}", result.id);
                 answered.push(result.id.clone());
             }
-            Record::Running { call } => {
+            Record::Running { call, .. } => {
                 assert!(!begun.contains(call), "{call} runs twice");
                 assert!(!answered.contains(call), "{call} runs after its result");
                 begun.push(call.clone());
@@ -121,7 +121,7 @@ proptest! {
                 continue;
             }
             // And a stray result where that very call is running.
-            if matches!(step, Move::Stray(0)) && machine.open.contains(&Effect::Run(CallId::new("call_1_0"))) {
+            if matches!(step, Move::Stray(0)) && machine.open.iter().any(|effect| matches!(effect, Effect::Run(permit) if permit.call == CallId::new("call_1_0"))) {
                 continue;
             }
             apply(&mut machine, step);

@@ -1,8 +1,8 @@
 //! A machine on a bench: inputs by hand, everything that it asked for written down.
 
 use sabir_agent::{
-    Access, Answered, Attended, Effect, Input, Limits, Outcome, Question, Record, Reply, Rules, Settings, Start, Task,
-    TaskId, ToolOutput, control,
+    Access, Answered, Attended, Bound, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply, Rules,
+    Settings, Start, Task, TaskId, ToolOutput, control,
 };
 use sabir_call::dialect::{CLINE, Selection};
 use sabir_call::{
@@ -103,9 +103,9 @@ impl Machine {
             match self.open.remove(at) {
                 Effect::Weigh(call) => {
                     let access = self.access(&call);
-                    self.step(Input::Weighed(call, access));
+                    self.step(Input::Weighed(call, access, Bound::default()));
                 }
-                Effect::Run(call) => {
+                Effect::Run(Permit { call, .. }) => {
                     let output = if failed { ToolOutput::failed("no") } else { ToolOutput::done("yes") };
                     self.step(Input::Ran(call, output));
                 }

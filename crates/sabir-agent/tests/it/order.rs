@@ -32,7 +32,12 @@ impl Tool for Look {
         Access::Nothing
     }
 
-    fn run<'a>(&'a self, _: &'a sabir_call::CallId, arguments: &'a Arguments, _progress: Progress<'a>) -> ToolWork<'a> {
+    fn run<'a>(
+        &'a self,
+        _: &'a sabir_agent::Permit,
+        arguments: &'a Arguments,
+        _progress: Progress<'a>,
+    ) -> ToolWork<'a> {
         let path = arguments["path"].as_str().unwrap().to_owned();
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(path.parse().unwrap())).await;

@@ -6,7 +6,7 @@ mod laws;
 mod table;
 
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
-use sabir_agent::{Access, Judgement};
+use sabir_agent::{Access, Beyond, Judgement};
 
 /// What is known in the folders that the cases speak of.
 pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {
@@ -22,5 +22,5 @@ pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {
 /// Judges a command line by rules in a harmless folder.
 pub(crate) fn judge(rules: &Rules, line: &str) -> Judgement {
     let facts = facts("plain", Shell::Bash);
-    decide(rules, &Access::Command { command: line.to_owned(), facts })
+    decide(rules, &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing })
 }

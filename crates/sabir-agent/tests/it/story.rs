@@ -1,6 +1,6 @@
 //! How tasks go: one story a test.
 
-use sabir_agent::{Attended, Effect, Input, Outcome, Question, Record, Reply, Speaker, Task, ToolOutput};
+use sabir_agent::{Attended, Bound, Effect, Input, Outcome, Question, Record, Reply, Speaker, Task, ToolOutput};
 use sabir_call::{ArgForm, Event, ModelError, ModelErrorKind, Part};
 
 use crate::machine::{Machine, settings};
@@ -255,7 +255,7 @@ fn cancel_answers_what_runs_and_resume_goes_on() {
     machine.answer(&format!("{TOUCH}{LOOK}"));
     let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
     let access = machine.access(&call);
-    machine.step(Input::Weighed(call.clone(), access));
+    machine.step(Input::Weighed(call.clone(), access, Bound::default()));
     machine.step(Input::Cancel);
     assert_eq!(machine.ended(), Some(Outcome::Cancelled));
     assert_eq!(machine.results(), ["touch interrupted"]);
@@ -273,7 +273,7 @@ fn what_ran_when_the_lights_went_out_is_not_run_again() {
     machine.answer(TOUCH);
     let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
     let access = machine.access(&call);
-    machine.step(Input::Weighed(call, access));
+    machine.step(Input::Weighed(call, access, Bound::default()));
     assert!(matches!(machine.records.last(), Some(Record::Running { .. })));
     let mut task = Task::replay(machine.records, settings(Attended::No)).unwrap();
     let effects = task.step(Input::Begin);
@@ -351,7 +351,11 @@ fn what_cannot_be_judged_is_never_run() {
     let mut machine = Machine::new(settings(Attended::No));
     machine.answer(TOUCH);
     let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
-    machine.step(Input::Weighed(call, sabir_agent::Access::Invalid { reason: "no such place".to_owned() }));
+    machine.step(Input::Weighed(
+        call,
+        sabir_agent::Access::Invalid { reason: "no such place".to_owned() },
+        Bound::default(),
+    ));
     assert_eq!(machine.results(), ["touch failed"]);
 }
 

@@ -55,7 +55,7 @@ fn every_kind() -> Vec<Record> {
             cost: Cost::UNKNOWN,
         }),
         Record::Judged { call: call.clone(), verdict: Verdict::Ask, by: Judge::Policy, reason: "writes".to_owned() },
-        Record::Running { call: call.clone() },
+        Record::Running { call: call.clone(), seal: None },
         Record::Result(CallResult {
             id: call,
             name: "read_file".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use sabir_agent::Permit;
 use serde_json::json;
 
 use crate::{Place, object};
@@ -87,11 +88,12 @@ fn output_streams_while_the_command_runs() {
     let arguments =
         object(json!({"command": "printf 'é'; while [ ! -e go ]; do sleep 0.05; done; echo end", "timeout": 60}));
     let mut pieces = Vec::new();
-    let output = runtime.block_on(tool.run(&sabir_call::CallId::new("1"), &arguments, &mut |piece| {
-        pieces.push(piece.to_owned());
-        // Only this lets the command go on.
-        std::fs::write(place.inner("go"), "").unwrap();
-    }));
+    let output =
+        runtime.block_on(tool.run(&Permit::unjudged(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
+            pieces.push(piece.to_owned());
+            // Only this lets the command go on.
+            std::fs::write(place.inner("go"), "").unwrap();
+        }));
     assert_eq!(output.content, "Exit code 0. Output:\néend");
     assert_eq!(pieces, ["é", "end\n"]);
 }
@@ -104,8 +106,8 @@ fn dropping_the_future_ends_the_command() {
     let arguments = object(json!({"command": "touch begun; sleep 1000 & sleep 1000"}));
     runtime.block_on(async {
         let (mut quiet, begun) = (|_: &str| {}, place.inner("begun"));
-        let id = sabir_call::CallId::new("1");
-        let work = tool.run(&id, &arguments, &mut quiet);
+        let permit = Permit::unjudged(sabir_call::CallId::new("1"));
+        let work = tool.run(&permit, &arguments, &mut quiet);
         tokio::select! {
             output = work => panic!("{output:?}"),
             () = async { while !begun.exists() { tokio::time::sleep(Duration::from_millis(5)).await; } } => {}

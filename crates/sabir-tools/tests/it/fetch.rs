@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use sabir_agent::Access;
+use sabir_agent::{Access, Permit};
 use sabir_call::CallId;
 use sabir_tools::Reach;
 use serde_json::json;
@@ -293,11 +293,12 @@ fn dropping_the_future_ends_the_request() {
     });
     let place = server.place();
     let tool = place.registry.get("fetch_url").unwrap();
-    let (arguments, id, mut quiet) = (object(json!({"url": "http://docs.test/"})), CallId::new("1"), |_: &str| {});
+    let (arguments, permit, mut quiet) =
+        (object(json!({"url": "http://docs.test/"})), Permit::unjudged(CallId::new("1")), |_: &str| {});
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         tokio::select! {
-            output = tool.run(&id, &arguments, &mut quiet) => panic!("{output:?}"),
+            output = tool.run(&permit, &arguments, &mut quiet) => panic!("{output:?}"),
             waited = tokio::task::spawn_blocking(move || begun.recv()) => waited.unwrap().unwrap(),
         }
     });

@@ -11,7 +11,7 @@ mod offer;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Registry, ToolOutput};
+use sabir_agent::{Access, Permit, Registry, ToolOutput};
 use sabir_tools::{EditTool, Reach, Settings, builtin};
 use sabir_workspace::{Jobs, Lifetime, Workspace};
 use serde_json::{Map, Value};
@@ -83,8 +83,10 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
         let mut streamed = String::new();
-        let output = runtime
-            .block_on(tool.run(&sabir_call::CallId::new("1"), &arguments, &mut |piece| streamed.push_str(piece)));
+        let output =
+            runtime.block_on(tool.run(&Permit::unjudged(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
+                streamed.push_str(piece)
+            }));
         (output, streamed)
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
-use sabir_agent::{Access, Verdict};
+use sabir_agent::{Access, Beyond, Verdict};
 
 const PROGRAMS: [&str; 58] = [
     "ls",
@@ -336,7 +336,7 @@ fn bash_changes_nothing_where_nothing_is_asked() {
     let allowed: Vec<String> = (0..count)
         .map(|_| dice.line(2))
         .filter(|line| {
-            let access = Access::Command { command: line.clone(), facts: facts.clone() };
+            let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
             decide(&Rules::default(), &access).verdict == Verdict::Allow
         })
         .collect();

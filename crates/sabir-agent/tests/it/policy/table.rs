@@ -1,7 +1,7 @@
 //! Tables: attacks that must not run unasked, and harmless lines that must.
 
 use sabir_agent::policy::{RuleKind, Rules, Shell, decide};
-use sabir_agent::{Access, Verdict};
+use sabir_agent::{Access, Beyond, Verdict};
 
 use super::{facts, judge};
 
@@ -14,7 +14,8 @@ fn no_attack_runs_unasked_and_harmless_lines_do() {
         let fields: Vec<&str> = line.splitn(4, '\t').collect();
         let command: String = serde_json::from_str(fields[3]).unwrap();
         let shell = if fields[1] == "zsh" { Shell::Zsh } else { Shell::Bash };
-        let access = Access::Command { command: command.clone(), facts: facts(fields[2], shell) };
+        let access =
+            Access::Command { command: command.clone(), facts: facts(fields[2], shell), beyond: Beyond::Nothing };
         let judgement = decide(&Rules::default(), &access);
         let expected = fields[0] == "benign";
         if expected {

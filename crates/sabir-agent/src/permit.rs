@@ -1,0 +1,128 @@
+//! Permits: leave to run one call, as it was judged and shown, and nothing else.
+//!
+//! Between the judgement of a call and its run there may be minutes, in which somebody reads a question. A permit therefore holds
+//! for a [`Seal`]: a hash of the tool, its arguments, and everything outside of them whose change would make it another call
+//! ([`Bound`]: the version of a file that is edited, the program that a name leads to, a script, the environment). The driver
+//! looks at that again right before the call runs, and does not run another call than the permitted one.
+//!
+//! Permits are made by the machine alone, and never read from a journal: a resumed task judges and asks anew.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sabir_call::CallId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::tool::Arguments;
+
+/// What a call depends on beside its arguments: each thing by a name that a user understands, with what identifies its state (a
+/// hash, a path, a version). Whoever gathers it may look at the file system and must not change it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bound(BTreeMap<String, String>);
+
+/// The hash that an approval is bound to: SHA-256, in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seal(String);
+
+/// Leave to run one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permit {
+    /// The call.
+    pub call: CallId,
+    /// What was judged and, where somebody was asked, shown.
+    pub seal: Seal,
+    /// What the seal was made of beside the call itself.
+    pub bound: Bound,
+    /// Whether the call was allowed because it is known to do nothing but read: it may be held to that.
+    pub only_reads: bool,
+}
+
+impl Bound {
+    /// Adds a thing and what identifies its state.
+    pub fn hold(&mut self, thing: impl Into<String>, state: impl Into<String>) {
+        self.0.insert(thing.into(), state.into());
+    }
+
+    /// The things that are not in the same state in both, or are in one of them only; sorted.
+    pub fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
+        let gone = self.0.iter().filter(|(thing, state)| now.0.get(*thing) != Some(state));
+        let new = now.0.iter().filter(|(thing, _)| !self.0.contains_key(*thing));
+        let mut things: Vec<_> = gone.chain(new).map(|(thing, _)| thing.as_str()).collect();
+        things.sort_unstable();
+        things
+    }
+}
+
+impl Seal {
+    /// Seals a call.
+    pub fn of(tool: &str, arguments: &Arguments, bound: &Bound) -> Self {
+        let mut hash = Sha256::new();
+        let arguments = serde_json::to_vec(arguments).unwrap_or_default();
+        let things = bound.0.iter().flat_map(|(thing, state)| [thing.as_bytes(), state.as_bytes()]);
+        for field in [tool.as_bytes(), &arguments].into_iter().chain(things) {
+            // With its length, so that no two calls make the same bytes.
+            hash.update(u64::try_from(field.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hash.update(field);
+        }
+        Self(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl fmt::Display for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Permit {
+    /// A permit for whoever calls a tool without a task: nothing was judged, nothing is bound.
+    pub fn unjudged(call: CallId) -> Self {
+        let bound = Bound::default();
+        let seal = Seal::of("", &Arguments::new(), &bound);
+        Self { call, seal, bound, only_reads: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_seal_is_broken_by_any_change() {
+        let arguments = |value: serde_json::Value| value.as_object().unwrap().clone();
+        let of = |tool: &str, value: serde_json::Value, things: &[(&str, &str)]| {
+            let mut bound = Bound::default();
+            things.iter().for_each(|(thing, state)| bound.hold(*thing, *state));
+            Seal::of(tool, &arguments(value), &bound)
+        };
+        let one = of("a", json!({"x": "1"}), &[("file b", "7")]);
+        assert_eq!(one, of("a", json!({"x": "1"}), &[("file b", "7")]));
+        for other in [
+            of("b", json!({"x": "1"}), &[("file b", "7")]),
+            of("a", json!({"x": "2"}), &[("file b", "7")]),
+            of("a", json!({"x": 1}), &[("file b", "7")]),
+            of("a", json!({"x": "1"}), &[("file b", "8")]),
+            of("a", json!({"x": "1"}), &[("file ", "b7")]),
+            of("a", json!({"x": "1"}), &[]),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+
+    #[test]
+    fn what_changed_is_named() {
+        let (mut old, mut new) = (Bound::default(), Bound::default());
+        old.hold("a", "1");
+        old.hold("b", "1");
+        old.hold("c", "1");
+        new.hold("b", "1");
+        new.hold("c", "2");
+        new.hold("d", "1");
+        assert_eq!(old.changed(&new), ["a", "c", "d"]);
+        assert_eq!(old.changed(&old), [""; 0]);
+    }
+}

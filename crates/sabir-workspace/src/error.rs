@@ -98,6 +98,22 @@ pub enum WorkspaceError {
         /// The path inside the workspace.
         path: String,
     },
+    /// The user keeps the path from the model.
+    #[error("`{path}` is hidden by {by}; work without it, or ask the user")]
+    Hidden {
+        /// The path inside the workspace.
+        path: String,
+        /// The name of the ignore file, or "a rule".
+        by: String,
+    },
+    /// The path may be read, and not written.
+    #[error("`{path}` cannot be written, and nothing was: {because}")]
+    Limited {
+        /// The path inside the workspace.
+        path: String,
+        /// Why, and what to do.
+        because: String,
+    },
     /// Two changes that were to be made together contradict each other.
     #[error(
         "`{other}` and `{path}` cannot both be changed at once; name each file once, and no file that is a folder too"

@@ -15,6 +15,7 @@ use cap_std::fs::{Dir, FileTypeExt, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
+use crate::bounds::Bounds;
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
@@ -30,7 +31,7 @@ mod write;
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
 pub(crate) use temp::TEMP_START;
-pub(crate) use walk::{Folder, FolderReader};
+pub(crate) use walk::{Folder, FolderReader, kind};
 pub use write::Expect;
 
 /// Files up to this size are known by their content, larger ones by size, time and inode.
@@ -45,6 +46,8 @@ pub struct Workspace {
     given: PathBuf,
     /// Folders already cleared of temporary files that a killed process left.
     swept: Mutex<HashSet<PathBuf>>,
+    /// What holds for every look and every write.
+    bounds: Bounds,
 }
 
 /// What [`Workspace::read`] found.
@@ -87,7 +90,7 @@ impl Workspace {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        Ok(Self { dir, root: canonical, given: root.to_path_buf(), swept: Mutex::default() })
+        Ok(Self { dir, root: canonical, given: root.to_path_buf(), swept: Mutex::default(), bounds: Bounds::new() })
     }
 
     /// The canonical, absolute path of the folder.
@@ -181,6 +184,14 @@ impl Workspace {
 
     pub(crate) fn dir(&self) -> &Dir {
         &self.dir
+    }
+
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of

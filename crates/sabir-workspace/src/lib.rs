@@ -18,6 +18,8 @@
 //!
 //! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
 //!
+//! What may not be seen or changed at all, whoever approved it, is said once ([`Bounds`]) and holds where files are opened.
+//!
 //! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`Text`] reads bytes as text and writes
 //! them again without loss, [`edit`] applies edits as models write them to a text, [`unified`] shows what changed. What
 //! commands print is told as plain text, as a screen would show it ([`Captured`]).
@@ -67,6 +69,7 @@
 //! }
 //! ```
 
+mod bounds;
 mod capture;
 pub mod checkpoint;
 mod command;
@@ -90,6 +93,7 @@ pub mod supervise;
 mod terminal;
 mod text;
 
+pub use bounds::{Bounds, BoundsError};
 pub use capture::Captured;
 pub use command::{Command, CommandOutcome, End, Ending, Stream};
 pub use diff::unified;

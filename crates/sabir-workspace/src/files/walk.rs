@@ -122,7 +122,7 @@ impl<'a> FolderReader<'a> {
 }
 
 /// Links are not followed. File systems that do not say what an entry is are asked.
-fn kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
+pub(crate) fn kind(folder: &OwnedFd, name: &OsStr, said: FileType) -> EntryKind {
     let found = match said {
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),

@@ -5,7 +5,7 @@
 //! is what is written.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -59,11 +59,26 @@ impl Workspace {
     pub(super) fn open_folder(
         &self,
         path: &Path,
-        mut missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
+        missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
     ) -> Result<OwnedFd, Errno> {
+        self.open_each(path, missing, |_, _, _| Ok(()))
+    }
+
+    /// As [`open_folder`](Self::open_folder); before each folder is opened, `enter` gets the one that it is in, the path of that
+    /// one, and its own.
+    pub(crate) fn open_each<E: From<Errno>>(
+        &self,
+        path: &Path,
+        mut missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
+        mut enter: impl FnMut(&OwnedFd, &Path, &Path) -> Result<(), E>,
+    ) -> Result<OwnedFd, E> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut folder = rustix::fs::openat(self.dir().as_fd(), ".", flags, Mode::empty())?;
+        let mut way = PathBuf::new();
         for name in path.iter().map(Path::new) {
+            let below = way.join(name);
+            enter(&folder, &way, &below)?;
+            way = below;
             let below = match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
                 Err(Errno::NOENT) => {
                     missing(&folder, name)?;

@@ -1,0 +1,111 @@
+//! Globs as the rules of the policy have them, as one regular expression.
+//!
+//! `*` is any characters of one name, `**` any characters at all, and `**/` may be nothing; everything else is itself, also `?`,
+//! `[` and `{`. The engine is linear, so no glob can hang it.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+
+use super::BoundsError;
+
+const MAX_GLOB_BYTES: usize = 4096;
+const MAX_COMPILED_BYTES: usize = 16 << 20;
+
+/// Some globs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Globs {
+    written: Vec<String>,
+    inside: Option<RegexMatcher>,
+    /// Those that begin with `/`.
+    absolute: Option<RegexMatcher>,
+}
+
+impl Globs {
+    /// These and more.
+    pub(crate) fn and(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+        let mut written = self.written;
+        for glob in globs {
+            let fail = |reason: &str| Err(BoundsError { glob: glob.clone(), reason: reason.to_owned() });
+            // `./` says nothing, and a slash at the end must not weaken what is said.
+            let short = glob.trim_start_matches("./");
+            let short = if short.len() > 1 { short.trim_end_matches('/') } else { short };
+            match short {
+                "" => return fail("it names nothing; write a path such as `secrets/**` or `**/.env`"),
+                _ if short.len() > MAX_GLOB_BYTES => return fail("it is too long; 4096 bytes are the most"),
+                _ if short.contains('\0') => return fail("it holds a NUL byte, which no path can have"),
+                _ => written.push(short.to_owned()),
+            }
+        }
+        let (absolute, inside): (Vec<&String>, Vec<&String>) = written.iter().partition(|glob| glob.starts_with('/'));
+        let (inside, absolute) = (compile(&inside)?, compile(&absolute)?);
+        Ok(Self { inside, absolute, written })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Whether a path from the workspace folder matches.
+    pub(crate) fn meet(&self, root: &Path, path: &Path) -> bool {
+        let matches = |regex: &Option<RegexMatcher>, path: &Path| {
+            let Some(regex) = regex else { return false };
+            // An engine that gives up is taken at its most careful by no caller, so it must not: this one never does.
+            regex.is_match(path.as_os_str().as_bytes()).unwrap_or(true)
+        };
+        matches(&self.inside, path) || self.absolute.is_some() && matches(&self.absolute, &root.join(path))
+    }
+
+    /// Whether the path or a folder above it matches.
+    pub(crate) fn meet_or_above(&self, root: &Path, path: &Path) -> bool {
+        !self.is_empty() && path.ancestors().any(|path| !path.as_os_str().is_empty() && self.meet(root, path))
+    }
+}
+
+/// "`a`, `b`".
+impl fmt::Display for Globs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, glob) in self.written.iter().enumerate() {
+            write!(f, "{}`{glob}`", if index > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+fn compile(globs: &[&String]) -> Result<Option<RegexMatcher>, BoundsError> {
+    if globs.is_empty() {
+        return Ok(None);
+    }
+    let all: Vec<String> = globs.iter().map(|glob| regex(glob)).collect();
+    let built = RegexMatcherBuilder::new()
+        .unicode(false)
+        .size_limit(MAX_COMPILED_BYTES)
+        .build(&format!(r"(?s)\A(?:{})\z", all.join("|")));
+    built.map(Some).map_err(|_| BoundsError {
+        glob: globs.iter().map(|glob| glob.as_str()).collect::<Vec<_>>().join(" "),
+        reason: "they are too many together; use shorter ones, or hide whole folders".to_owned(),
+    })
+}
+
+fn regex(glob: &str) -> String {
+    let (mut regex, mut rest) = (String::new(), glob);
+    while let Some(c) = rest.chars().next() {
+        let (part, taken) = if rest.starts_with("**/") && rest.len() > 3 {
+            ("(?:.*/)?".to_owned(), 3)
+        } else if rest.starts_with("**") {
+            (".*".to_owned(), 2)
+        } else if c == '*' {
+            ("[^/]*".to_owned(), 1)
+        } else {
+            let mut bytes = [0; 4];
+            let bytes = c.encode_utf8(&mut bytes).bytes().map(|byte| format!(r"\x{byte:02x}"));
+            (bytes.collect(), c.len_utf8())
+        };
+        regex.push_str(&part);
+        rest = rest.get(taken..).unwrap_or_default();
+    }
+    regex
+}

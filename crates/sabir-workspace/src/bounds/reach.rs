@@ -1,0 +1,160 @@
+//! The way to a path within bounds: through handles, and judged on the way.
+//!
+//! The named path is judged first, then where it leads. That place is walked to name by name through no link, the ignore files
+//! of each folder are read through its handle, and what is opened in the end is opened from the handle of the last one. So
+//! whoever puts a link in the way, at whatever moment, gets an error or another round, and never a look.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::io::Errno;
+
+use super::{By, Hiding};
+use crate::error::WorkspaceError;
+use crate::files::Workspace;
+use crate::path::WorkPath;
+
+/// How often a path is walked again on which links come and go.
+const MAX_TRIES: usize = 16;
+
+/// A place that is not hidden, and its folder.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    /// The place, links resolved.
+    pub(crate) path: WorkPath,
+    /// The handle of its folder, and its name in there; `.` for the workspace folder.
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    /// What is there; no link.
+    pub(crate) found: Stat,
+    /// The ignore files of the folders that it is in.
+    pub(crate) hiding: Option<Arc<Hiding>>,
+}
+
+/// Why a walk ended early.
+pub(crate) enum Barred {
+    Hidden(By),
+    System(Errno),
+}
+
+impl From<Errno> for Barred {
+    fn from(error: Errno) -> Self {
+        Self::System(error)
+    }
+}
+
+impl Barred {
+    /// The error of a walk to that path.
+    pub(crate) fn at(self, action: &'static str, path: &WorkPath) -> WorkspaceError {
+        match self {
+            Self::Hidden(by) => WorkspaceError::Hidden { path: path.to_string(), by: by.to_string() },
+            Self::System(error) => WorkspaceError::from_io(action, path, error.into()),
+        }
+    }
+}
+
+impl Workspace {
+    /// Goes to what is at a path, unless it is hidden.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Hidden`], also where nothing is; [`Missing`](WorkspaceError::Missing); those of
+    /// [`resolve`](Self::resolve).
+    pub(crate) fn reach(&self, path: &WorkPath, action: &'static str) -> Result<Reached, WorkspaceError> {
+        self.judge_name(path).map_err(|by| Barred::Hidden(by).at(action, path))?;
+        let mut barred = Barred::System(Errno::LOOP);
+        for _ in 0..MAX_TRIES {
+            let real = self.resolve(path)?;
+            match self.walk_to(&real) {
+                Ok(reached) => return Ok(reached),
+                // A link since a moment ago, which is to be resolved in turn.
+                Err(Barred::System(error @ (Errno::LOOP | Errno::NOTDIR))) => barred = error.into(),
+                Err(Barred::Hidden(by)) => return Err(Barred::Hidden(by).at(action, &real)),
+                Err(Barred::System(error)) => return Err(Barred::System(error).at(action, path)),
+            }
+        }
+        Err(barred.at(action, path))
+    }
+
+    fn walk_to(&self, path: &WorkPath) -> Result<Reached, Barred> {
+        let name = path.as_path().file_name().unwrap_or(OsStr::new(".")).to_os_string();
+        let parent = path.as_path().parent().unwrap_or(Path::new(""));
+        let (folder, hiding) = self.descend(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
+        let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                self.judge(hiding.as_deref(), path.as_path(), false)?;
+                return Err(Errno::NOENT.into());
+            }
+            found => found?,
+        };
+        let kind = FileType::from_raw_mode(found.st_mode);
+        if kind == FileType::Symlink {
+            return Err(Errno::LOOP.into());
+        }
+        if !path.is_root() {
+            self.judge(hiding.as_deref(), path.as_path(), kind == FileType::Directory)?;
+        }
+        let hiding = if path.is_root() { None } else { hiding };
+        Ok(Reached { path: path.clone(), folder, name, found, hiding })
+    }
+
+    /// Opens the folder `parent` of `path` through no link and through nothing that is hidden, and gives the ignore files that
+    /// hold in it. `missing` as for a write. Where a folder is missing, all of `path` is judged by what is known.
+    pub(crate) fn descend(
+        &self,
+        path: &Path,
+        parent: &Path,
+        missing: impl FnMut(&OwnedFd, &Path) -> Result<(), Errno>,
+    ) -> Result<(OwnedFd, Option<Arc<Hiding>>), Barred> {
+        let mut hiding = None;
+        let opened = self.open_each(parent, missing, |handle, folder, below| {
+            hiding = self.hiding_in(hiding.take(), handle.as_fd(), folder);
+            self.judge(hiding.as_deref(), below, true)
+        });
+        match opened {
+            Ok(folder) => {
+                hiding = self.hiding_in(hiding.take(), folder.as_fd(), parent);
+                Ok((folder, hiding))
+            }
+            Err(Barred::System(Errno::NOENT)) => {
+                let mut all: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+                all.reverse();
+                for one in all {
+                    self.judge(hiding.as_deref(), one, one != path)?;
+                }
+                Err(Errno::NOENT.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fails for what is hidden in a folder that is not.
+    pub(crate) fn judge(&self, hiding: Option<&Hiding>, path: &Path, is_folder: bool) -> Result<(), Barred> {
+        match self.bounds().hider(self.root(), hiding, path, is_folder) {
+            Some(by) => Err(Barred::Hidden(by)),
+            None => Ok(()),
+        }
+    }
+
+    /// Judges the path as it is named, links on the way left as they are. What it leads to is judged by itself.
+    fn judge_name(&self, path: &WorkPath) -> Result<(), By> {
+        let mut hiding = None;
+        let mut folders: Vec<&Path> = path.as_path().ancestors().collect();
+        folders.reverse();
+        for pair in folders.windows(2) {
+            let [folder, below] = pair else { continue };
+            let at = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            if let Ok(handle) = self.dir().open_dir(at) {
+                hiding = self.hiding_in(hiding, handle.as_fd(), folder);
+            }
+            let is_folder =
+                *below != path.as_path() || self.dir().symlink_metadata(below).is_ok_and(|found| found.is_dir());
+            if let Some(by) = self.bounds().hider(self.root(), hiding.as_deref(), below, is_folder) {
+                return Err(by);
+            }
+        }
+        Ok(())
+    }
+}

@@ -113,6 +113,14 @@ impl Mode {
         }
     }
 
+    /// What the model is told of it, to stand behind all else; nothing of a mode without words.
+    pub fn words(&self) -> String {
+        if self.instructions.is_empty() {
+            return String::new();
+        }
+        format!("\nMode: {}. {}\n", self.name, self.instructions.trim())
+    }
+
     /// Whether it has that group.
     pub fn has(&self, group: Group) -> bool {
         self.groups.contains(&group)

@@ -13,7 +13,7 @@
 //! | `word.rs` | what is certain of a word before the shell expands it |
 //! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
-//! | `place.rs`, `named.rs` | whether a path stays inside the workspace; which paths a command names |
+//! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
 //! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
@@ -26,7 +26,7 @@ mod grave;
 mod judge;
 mod kinds;
 mod line;
-mod named;
+mod paths;
 mod pattern;
 mod place;
 mod programs;
@@ -136,9 +136,9 @@ pub fn decide(rules: &Rules, access: &Access) -> Judgement {
 /// What has to be known to judge a command besides these facts.
 pub fn needs(command: &str, facts: &Facts) -> Needs {
     let rules = Rules::default();
-    let mut judge = Judge { named: Some(Vec::new()), ..Judge::new(&rules, facts) };
+    let mut judge = Judge { touched: Some(Vec::new()), ..Judge::new(&rules, facts) };
     judge.line(command, &mut Scope::new());
-    Needs { repositories: judge.wanted, paths: judge.named.unwrap_or_default() }
+    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default() }
 }
 
 impl Rules {
@@ -188,6 +188,11 @@ impl Rules {
         Self { mode: Some(Arc::new(mode)), ..self }
     }
 
+    /// The mode that they are within; none is one without limits.
+    pub fn mode(&self) -> Option<&Mode> {
+        self.mode.as_deref()
+    }
+
     /// These rules where nothing is written unasked, and why that is.
     #[must_use]
     pub fn asking_to_write(self, because: impl Into<String>) -> Self {
@@ -235,7 +240,9 @@ impl Rules {
         let any = |rules: &[Pattern]| rules.iter().any(|rule| rule.means_tool(server, tool));
         match (any(&self.deny), any(&self.ask), any(&self.allow)) {
             (true, ..) => judged(Verdict::Deny, "a rule forbids this tool"),
-            (_, true, _) => judged(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about")),
+            (_, true, _) => {
+                judged(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
+            }
             (.., true) => judged(Verdict::Allow, "this tool is approved"),
             _ => {
                 let proposals = vec![format!("mcp={server}/{tool}")];
@@ -356,7 +363,7 @@ impl<'a> Judge<'a> {
             facts,
             parts: Vec::new(),
             wanted: Vec::new(),
-            named: None,
+            touched: None,
             lines: 0,
             text: String::new(),
             asked_by_rule: false,

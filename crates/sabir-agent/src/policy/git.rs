@@ -59,12 +59,10 @@ impl Git<'_> {
         let folder = self.folder.path().ok_or("where git would run is not certain")?;
         match facts.repository(folder) {
             Repository::None | Repository::Clean => Ok(()),
-            Repository::Executes(keys) => {
-                Err(format!(
-                    "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
-                    keys.join(", ")
-                ))
-            }
+            Repository::Executes(keys) => Err(format!(
+                "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
+                keys.join(", ")
+            )),
             Repository::Changed(things) => Err(format!(
                 "what the repository's configuration runs has changed since you trusted it ({}); `sabir trust` shows it",
                 things.join(", ")

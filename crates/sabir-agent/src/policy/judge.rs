@@ -65,7 +65,7 @@ pub(crate) struct Judge<'a> {
     /// Folders whose repositories are not known.
     pub(crate) wanted: Vec<String>,
     /// The paths that the line names, where they are to be gathered.
-    pub(crate) named: Option<Vec<String>>,
+    pub(crate) touched: Option<Vec<String>>,
     pub(crate) lines: usize,
     /// The line that is being judged.
     pub(crate) text: String,
@@ -378,7 +378,7 @@ impl Judge<'_> {
     fn quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a brush_parser::ast::Word>, scope: &Scope) {
         for word in words {
             let scanned = self.scan(&word.value, scope);
-            if let Some(finding) = self.named(std::slice::from_ref(&scanned.word), scope) {
+            if let Some(finding) = self.paths(std::slice::from_ref(&scanned.word), scope) {
                 self.push(&word.value, finding);
             }
             if let Form::Odd(odd) = scanned.word.form {

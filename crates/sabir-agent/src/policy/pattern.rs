@@ -125,7 +125,7 @@ fn path(glob: &str) -> Option<Pattern> {
     if glob.split('/').any(|part| part == "..") {
         return None;
     }
-    let plain = super::named::plain(glob);
+    let plain = super::paths::plain(glob);
     Some(Pattern::Path(if plain.is_empty() { "**".to_owned() } else { plain }))
 }
 

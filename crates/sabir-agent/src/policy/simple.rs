@@ -51,7 +51,7 @@ impl Judge<'_> {
             }
         }
         let mut kind = None;
-        finding = match (finding, self.named(&words, scope)) {
+        finding = match (finding, self.paths(&words, scope)) {
             (Some(before), Some(found)) => Some(before.and(found)),
             (before, found) => before.or(found),
         };
@@ -151,7 +151,7 @@ impl Judge<'_> {
 
     fn file(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &Scope) -> Finding {
         let word = self.word(&raw.value, scope);
-        let named = self.named(std::slice::from_ref(&word), scope);
+        let named = self.paths(std::slice::from_ref(&word), scope);
         let finding = self.file_alone(kind, &word, scope);
         match named {
             Some(named) => finding.and(named),

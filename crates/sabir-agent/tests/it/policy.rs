@@ -3,7 +3,7 @@
 mod days;
 mod differential;
 mod laws;
-mod named;
+mod paths;
 mod table;
 
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};

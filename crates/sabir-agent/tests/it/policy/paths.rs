@@ -1,8 +1,8 @@
 //! Rules for paths, tools, modes and the network: what they mean for commands and for all else.
 
+use Verdict::{Allow, Ask, Deny};
 use sabir_agent::policy::{Facts, RuleKind, Rules, Shell, decide, needs};
 use sabir_agent::{Access, Beyond, Mode, Verdict};
-use Verdict::{Allow, Ask, Deny};
 
 use super::facts;
 
@@ -77,7 +77,8 @@ fn a_denied_path_is_denied_to_commands() {
         check(&env, line, Deny);
         check(&["deny path=**/.env", &format!("approve command={line}")], line, Deny);
     }
-    for line in ["cat svc/environment", "ls svc", "cat svc/*", "echo \"code $x\"", "cat a.env", "git status", "touch x"] {
+    for line in ["cat svc/environment", "ls svc", "cat svc/*", "echo \"code $x\"", "cat a.env", "git status", "touch x"]
+    {
         check(&env, line, Allow);
     }
     check(&env, "cat svc/.e$x", Ask);
@@ -130,7 +131,15 @@ fn links_that_lead_elsewhere_are_asked_about() {
         let facts = Facts { links: links.clone(), ..facts("plain", Shell::Bash) };
         decide(&rules(all), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing }).verdict
     };
-    for line in ["cat link", "cat ./x link", "cat < link", "grep -f link x", "cat *.md", "wc -l /w/proj/link", "cd src && cat in"] {
+    for line in [
+        "cat link",
+        "cat ./x link",
+        "cat < link",
+        "grep -f link x",
+        "cat *.md",
+        "wc -l /w/proj/link",
+        "cd src && cat in",
+    ] {
         assert_eq!(judge(&[], line), Ask, "{line}");
     }
     assert_eq!(judge(&["approve all"], "cat link"), Ask);
@@ -189,7 +198,8 @@ fn a_mode_only_takes_away() {
     let read = Access::Read { path: "a".to_owned(), outside: false };
     let fetch = Access::Fetch { url: "https://h/x".to_owned() };
     let judge = |name: &str, access: &Access| {
-        let rules = rules(&["approve all", "approve command=touch x", "allow touch **", "allow path=**", "approve host=h"]);
+        let rules =
+            rules(&["approve all", "approve command=touch x", "allow touch **", "allow path=**", "approve host=h"]);
         decide(&rules.within(mode(name)), access)
     };
     let run = |line: &str| command(line, Beyond::Nothing);

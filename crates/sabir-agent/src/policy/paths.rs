@@ -27,9 +27,9 @@ enum Named {
 
 impl Judge<'_> {
     /// What the user's path rules and the links of the place say of the words of a command, its name among them.
-    pub(crate) fn named(&mut self, words: &[Word], scope: &Scope) -> Option<Finding> {
+    pub(crate) fn paths(&mut self, words: &[Word], scope: &Scope) -> Option<Finding> {
         let ruled = self.rules.speaks_of_paths();
-        if !ruled && self.facts.links.is_empty() && self.named.is_none() {
+        if !ruled && self.facts.links.is_empty() && self.touched.is_none() {
             return None;
         }
         let folders = folders(words, &scope.folder, &self.facts.root);
@@ -53,18 +53,17 @@ impl Judge<'_> {
     fn word_named(&mut self, word: &Word, folder: &Folder, (ruled, reads): (bool, bool)) -> Option<Finding> {
         let names = names(word);
         let Some(names) = names else {
-            return ruled
-                .then(|| Finding::firm(format!("{} may become a path that a rule speaks of", word.raw)));
+            return ruled.then(|| Finding::firm(format!("{} may become a path that a rule speaks of", word.raw)));
         };
         let mut findings = Vec::new();
         for name in &names {
             if let Some(key) = spelled(name, folder, &self.facts.root) {
                 findings.extend(self.linked(&key));
-                if let Some(named) = &mut self.named
-                    && named.len() <= MAX_PATHS
-                    && !named.contains(&key)
+                if let Some(touched) = &mut self.touched
+                    && touched.len() <= MAX_PATHS
+                    && !touched.contains(&key)
                 {
-                    named.push(key);
+                    touched.push(key);
                 }
             }
             if ruled {
@@ -76,12 +75,17 @@ impl Judge<'_> {
 
     /// Whether a path is, or leads by links to, what may not be read unasked.
     fn linked(&mut self, key: &str) -> Option<Finding> {
-        let (_, leads) = self.facts.links.iter().find(|(path, _)| path == key)?;
-        let Some(leads) = leads else {
-            return Some(Finding::firm(format!("{key} leads out of the workspace by a link, or may")));
-        };
-        let by_rule = self.by_rule(&|pattern| names_path(pattern, leads), leads);
-        by_rule.or_else(|| place::secret(leads).map(|why| Finding::ask(format!("{key} leads to {leads}, which {why}"))))
+        let facts = self.facts;
+        let leads = facts.links.iter().filter(|(path, _)| path == key);
+        let findings = leads.filter_map(|(_, leads)| {
+            let Some(leads) = leads else {
+                return Some(Finding::firm(format!("{key} leads out of the workspace by a link, or may")));
+            };
+            let by_rule = self.by_rule(&|pattern| names_path(pattern, leads), leads);
+            let secret = || Some(Finding::ask(format!("{key} leads to {leads}, which {}", place::secret(leads)?)));
+            by_rule.or_else(secret)
+        });
+        findings.reduce(Finding::and)
     }
 
     fn ruled(&mut self, name: &Named, folder: &Folder, reads: bool) -> Option<Finding> {
@@ -235,9 +239,9 @@ fn means(pattern: &str, name: &Named, folder: &Folder, root: &str) -> bool {
 fn holds(pattern: &str, name: &Named, folder: &Folder, root: &str) -> bool {
     let fixed = pattern.split('*').next().unwrap_or_default();
     let Named::Path(text) = name else { return false };
-    ways(text, folder, root).iter().any(|way| {
-        !way.is_empty() && fixed.strip_prefix(way.as_str()).is_some_and(|rest| rest.starts_with('/'))
-    })
+    ways(text, folder, root)
+        .iter()
+        .any(|way| !way.is_empty() && fixed.strip_prefix(way.as_str()).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// A piece of a pattern.
@@ -373,7 +377,8 @@ mod tests {
 
     #[test]
     fn patterns_meet() {
-        let check = |rule: &str, word: &str, expected| assert_eq!(may_meet(rule, word, false), expected, "{rule} {word}");
+        let check =
+            |rule: &str, word: &str, expected| assert_eq!(may_meet(rule, word, false), expected, "{rule} {word}");
         check("**/.env", "svc/.e*", true);
         check("**/.env", "svc/*", false);
         check("**/.env", "svc/.*", true);

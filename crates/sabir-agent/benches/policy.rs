@@ -17,6 +17,7 @@ fn accesses() -> Vec<Access> {
         clean_path: true,
         root: "/w/proj".to_owned(),
         repositories: vec![(".".to_owned(), Repository::Clean)],
+        links: Vec::new(),
     };
     let cases = include_str!("../tests/it/policy/cases.txt").lines().filter(|line| !line.starts_with('#'));
     let cases = cases.filter_map(|line| serde_json::from_str(line.splitn(4, '\t').nth(3)?).ok());

@@ -13,7 +13,7 @@
 //! | `word.rs` | what is certain of a word before the shell expands it |
 //! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
-//! | `place.rs` | whether a path stays inside the workspace |
+//! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
 //! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
@@ -26,6 +26,7 @@ mod grave;
 mod judge;
 mod kinds;
 mod line;
+mod paths;
 mod pattern;
 mod place;
 mod programs;
@@ -34,10 +35,13 @@ mod simple;
 mod word;
 mod wrappers;
 
+use std::sync::Arc;
+
+use crate::mode::Mode;
 use crate::record::Verdict;
 use crate::tool::{Access, Beyond};
 
-pub use facts::{Facts, Repository, Shell};
+pub use facts::{Facts, Needs, Repository, Shell};
 use judge::{Finding, Judge, Part, Scope};
 use pattern::{Pattern, Reach, glob};
 use word::Word;
@@ -49,6 +53,12 @@ pub struct Rules {
     edits: bool,
     /// Any command, grave ones excepted.
     commands: bool,
+    /// The network, for commands that a sandbox keeps from it.
+    network: bool,
+    /// Whether every write is asked about, whatever allows it, and why.
+    wary: Option<String>,
+    /// What may be done at all.
+    mode: Option<Arc<Mode>>,
     /// These very command lines.
     exact: Vec<String>,
     allow: Vec<Pattern>,
@@ -72,14 +82,16 @@ pub enum RuleKind {
 pub enum RuleError {
     /// Of what is approved as a whole.
     #[error(
-        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact command line, \
-         `host=NAME` for documents of one host, or `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
+        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `all`, `none`, `command=LINE` for one exact command \
+         line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, or `kind=NAME` for a kind of command, as \
+         `sabir policy explain` proposes it"
     )]
     Approval(String),
     /// Of a pattern.
     #[error(
         "`{0}` is no rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
-         itself must be named), `kind=NAME`, `path=GLOB` or `host=NAME`"
+         itself must be named), `kind=NAME`, `path=GLOB` (without `..`), `host=NAME` or `mcp=SERVER/TOOL` (to allow, the server must be \
+         named)"
     )]
     Pattern(String),
 }
@@ -121,17 +133,17 @@ pub fn decide(rules: &Rules, access: &Access) -> Judgement {
     rules.decide(access)
 }
 
-/// The folders inside the workspace whose repositories have to be known to judge a command, and are not: `.` for the workspace.
-pub fn repositories(command: &str, facts: &Facts) -> Vec<String> {
+/// What has to be known to judge a command besides these facts.
+pub fn needs(command: &str, facts: &Facts) -> Needs {
     let rules = Rules::default();
-    let mut judge = Judge::new(&rules, facts);
+    let mut judge = Judge { touched: Some(Vec::new()), ..Judge::new(&rules, facts) };
     judge.line(command, &mut Scope::new());
-    judge.wanted
+    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default() }
 }
 
 impl Rules {
-    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `command=LINE`, `host=NAME`,
-    /// `kind=NAME`.
+    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `network`, `command=LINE`,
+    /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`.
     ///
     /// # Errors
     /// Any other word, named in the error.
@@ -139,13 +151,14 @@ impl Rules {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
             Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
-            Some(("host" | "kind", name)) if !name.trim().is_empty() => {
-                self.allow.push(Pattern::read(rule).ok_or_else(wrong)?);
+            Some(("host" | "kind" | "mcp", name)) if !name.trim().is_empty() => {
+                self.add(RuleKind::Allow, rule).map_err(|_| wrong())?;
             }
             _ => match rule {
                 "reads" | "none" => {}
                 "edits" => self.edits = true,
                 "commands" => self.commands = true,
+                "network" => self.network = true,
                 "all" => (self.edits, self.commands) = (true, true),
                 _ => return Err(wrong()),
             },
@@ -153,12 +166,14 @@ impl Rules {
         Ok(())
     }
 
-    /// Adds a rule of patterns: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB` or `host=NAME`.
+    /// Adds a rule of patterns: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB`, `host=NAME` or
+    /// `mcp=SERVER/TOOL`.
     ///
     /// # Errors
     /// A pattern that names no program, or cannot be read.
     pub fn add(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
-        let read = Pattern::read(pattern).ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
+        let read = Pattern::read(pattern).filter(|read| kind != RuleKind::Allow || !read.is_any_server());
+        let read = read.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
         match kind {
             RuleKind::Allow => self.allow.push(read),
             RuleKind::Ask => self.ask.push(read),
@@ -167,8 +182,38 @@ impl Rules {
         Ok(())
     }
 
+    /// These rules within a mode: what it does not have is denied, whatever allows it.
+    #[must_use]
+    pub fn within(self, mode: Mode) -> Self {
+        Self { mode: Some(Arc::new(mode)), ..self }
+    }
+
+    /// The mode that they are within; none is one without limits.
+    pub fn mode(&self) -> Option<&Mode> {
+        self.mode.as_deref()
+    }
+
+    /// These rules where nothing is written unasked, and why that is.
+    #[must_use]
+    pub fn asking_to_write(self, because: impl Into<String>) -> Self {
+        Self { wary: Some(because.into()), ..self }
+    }
+
+    /// The paths that are denied, as globs.
+    pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
+        self.deny.iter().filter_map(|rule| if let Pattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
+    }
+
+    /// Whether a rule denies paths or asks about them.
+    fn speaks_of_paths(&self) -> bool {
+        self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, Pattern::Path(_)))
+    }
+
     /// Judges an access.
     pub fn decide(&self, access: &Access) -> Judgement {
+        if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.forbids(access)) {
+            return judged(Verdict::Deny, &reason);
+        }
         let host = |url: &str, rules: &[Pattern]| {
             let host = host_of(url);
             rules.iter().any(|rule| matches!(rule, Pattern::Host(name) if host.as_ref() == Some(name)))
@@ -186,10 +231,24 @@ impl Rules {
             }
             Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
             Access::Fetch { .. } => judged(Verdict::Ask, "fetches a document from the network"),
-            Access::Server { server, tool } => {
-                judged(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"))
-            }
+            Access::Server { server, tool } => self.server(server, tool),
             Access::Several(all) => self.strictest(all),
+        }
+    }
+
+    fn server(&self, server: &str, tool: &str) -> Judgement {
+        let any = |rules: &[Pattern]| rules.iter().any(|rule| rule.means_tool(server, tool));
+        match (any(&self.deny), any(&self.ask), any(&self.allow)) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this tool"),
+            (_, true, _) => {
+                judged(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
+            }
+            (.., true) => judged(Verdict::Allow, "this tool is approved"),
+            _ => {
+                let proposals = vec![format!("mcp={server}/{tool}")];
+                let asked = judged(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"));
+                Judgement { proposals, ..asked }
+            }
         }
     }
 
@@ -212,6 +271,9 @@ impl Rules {
             (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
             (_, true, _) => judged(Verdict::Ask, "writes a path that a rule asks about"),
             (.., Some(reason)) => judged(Verdict::Ask, &format!("writes a protected path: {reason}")),
+            _ if self.wary.is_some() => {
+                judged(Verdict::Ask, &format!("writes a file: {}", self.wary.as_deref().unwrap_or_default()))
+            }
             _ if self.edits => judged(Verdict::Allow, "edits are approved"),
             _ if on_path(&self.allow, path) => judged(Verdict::Allow, "edits of this path are approved"),
             _ => judged(Verdict::Ask, "writes a file"),
@@ -235,13 +297,23 @@ impl Rules {
         if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
             (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
         }
-        if let (Some(asks), Verdict::Allow) = (wanted(beyond), verdict) {
+        if let (Some(asks), Verdict::Allow) = (self.wanted(beyond), verdict) {
             (verdict, reason) = (Verdict::Ask, asks.to_owned());
         }
         let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
-        let plain = || *self == Self::default() || Self::default().command(command, facts, beyond).verdict == verdict;
-        let only_reads = verdict == Verdict::Allow && plain();
+        let held = self.mode.as_ref().filter(|mode| !mode.changes_freely());
+        let mut only_reads = false;
+        if verdict == Verdict::Allow || held.is_some() {
+            let plain = Self::default();
+            let known = *self == plain && held.is_none();
+            // What the rules say has no part in what is known of a command.
+            only_reads = known || plain.command(command, facts, Beyond::Nothing).verdict == Verdict::Allow;
+        }
+        if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
+            let reason = format!("the mode `{}` runs only commands that are known to only read: {reason}", mode.name);
+            return Judgement { verdict: Verdict::Deny, reason, only_reads: false, segments, proposals: Vec::new() };
+        }
         Judgement { verdict, reason, only_reads, segments, proposals }
     }
 
@@ -267,6 +339,15 @@ impl Rules {
         finding
     }
 
+    /// What is asked about a command that wants more than its sandbox gives. No rule answers for a command without a sandbox.
+    fn wanted(&self, beyond: Beyond) -> Option<&'static str> {
+        match beyond {
+            Beyond::Nothing => None,
+            Beyond::Network => (!self.network).then_some("uses the network"),
+            Beyond::Unconfined => Some("runs outside of the sandbox"),
+        }
+    }
+
     /// The strictest verdict, the first of equals; nothing at all touches nothing.
     fn strictest(&self, all: &[Access]) -> Judgement {
         let judged = all.iter().map(|access| self.decide(access));
@@ -282,19 +363,11 @@ impl<'a> Judge<'a> {
             facts,
             parts: Vec::new(),
             wanted: Vec::new(),
+            touched: None,
             lines: 0,
             text: String::new(),
             asked_by_rule: false,
         }
-    }
-}
-
-/// What is asked about a command that wants more than its sandbox gives.
-fn wanted(beyond: Beyond) -> Option<&'static str> {
-    match beyond {
-        Beyond::Nothing => None,
-        Beyond::Network => Some("uses the network"),
-        Beyond::Unconfined => Some("runs outside of the sandbox"),
     }
 }
 
@@ -304,9 +377,13 @@ fn judged(verdict: Verdict, reason: &str) -> Judgement {
 }
 
 fn on_path(rules: &[Pattern], path: &str) -> bool {
+    rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if matches_path(pattern, path)))
+}
+
+/// Whether a glob means a path, or a folder that it lies in.
+pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
     let path = path.trim_start_matches("./");
-    let named = |pattern: &str| glob(pattern, path) || glob(&format!("{}/**", pattern.trim_end_matches('/')), path);
-    rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if named(pattern)))
+    glob(pattern, path) || glob(&format!("{pattern}/**"), path)
 }
 
 /// How strict a verdict is.

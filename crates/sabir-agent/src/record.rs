@@ -102,6 +102,9 @@ pub struct Start {
     /// say it: it was `replace_in_file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit_tool: Option<String>,
+    /// The mode it was begun in, if it was not the usual one. It holds when the task is resumed, unless another is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// A model's answer.

@@ -143,7 +143,17 @@ impl Registry {
     /// # Errors
     /// Two tools of one name, or a spec that no model could be offered.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        let specs = |offered| tools.iter().filter(move |tool| tool.offered() == offered).map(|tool| tool.spec());
+        Self::offering(tools, &|_| true)
+    }
+
+    /// As [`new`](Self::new), but of the tools only those are offered that fit, by their names.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn offering(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
+        let is_offered = |tool: &dyn Tool| tool.offered() && fits(&tool.spec().name);
+        let specs =
+            |offered| tools.iter().filter(move |tool| is_offered(tool.as_ref()) == offered).map(|tool| tool.spec());
         let set =
             ToolSet::with_unoffered(specs(true).chain(crate::control::specs()).collect(), specs(false).collect())?;
         Ok(Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(), set })

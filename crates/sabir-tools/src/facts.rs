@@ -2,34 +2,45 @@
 
 use std::path::Path;
 
-use sabir_agent::policy::{Facts, Repository, Shell, repositories};
-use sabir_workspace::{GitConfig, Workspace};
+use sabir_agent::policy::{Facts, Needs, Repository, Shell, needs};
+use sabir_workspace::{GitConfig, Standing, Trust, Workspace};
 
-/// Gathers the facts for a command line: the search path of the environment it gets, and the configuration of the repositories
-/// that git would read, if it is a line that needs them. Blocks for some milliseconds for each of those.
+/// More paths than these are not looked at: a line that names more is asked about.
+const MAX_PATHS: usize = 500;
+
+/// Gathers the facts for a command line: the search path of the environment it gets, where links lead the paths that it names, and
+/// the configuration of the repositories that git would read, if it is a line that needs them. Blocks for some milliseconds for
+/// each of those.
 #[must_use]
 pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: &str) -> Facts {
     let root = workspace.root();
     let path = environment.iter().rev().find(|(name, _)| name == "PATH");
     let clean_path = path.is_some_and(|(_, path)| is_clean(path, root));
     let name = root.to_str().map(|root| root.trim_end_matches('/').to_owned()).unwrap_or_default();
-    let mut facts = Facts { shell: Shell::Bash, clean_path, root: name, repositories: Vec::new() };
-    if clean_path {
-        let known = repositories(command, &facts).into_iter().map(|folder| {
-            let found = GitConfig::of(&root.join(&folder), environment);
-            (folder, repository(found))
-        });
-        facts.repositories = known.collect();
+    let facts = Facts { shell: Shell::Bash, clean_path, root: name, ..Facts::default() };
+    let Needs { repositories, paths } = needs(command, &facts);
+    let mut links = Vec::new();
+    for (at, path) in paths.into_iter().enumerate() {
+        let leads = if at < MAX_PATHS { workspace.leads(&path) } else { vec![None] };
+        links.extend(leads.into_iter().map(|leads| (path.clone(), leads)));
     }
-    facts
+    let known = repositories.into_iter().filter(|_| clean_path).map(|folder| {
+        let found = GitConfig::of(&root.join(&folder), environment);
+        (folder, repository(found, workspace.trust()))
+    });
+    Facts { repositories: known.collect(), links, ..facts }
 }
 
-fn repository(found: GitConfig) -> Repository {
+fn repository(found: GitConfig, trust: &Trust) -> Repository {
     match found {
         GitConfig::Unknown => Repository::Unknown,
         GitConfig::NoRepository => Repository::None,
-        GitConfig::Repository(keys) if keys.is_empty() => Repository::Clean,
-        GitConfig::Repository(keys) => Repository::Executes(keys),
+        GitConfig::Repository(programs) if programs.is_empty() => Repository::Clean,
+        GitConfig::Repository(programs) => match trust.of(&programs) {
+            Standing::Trusted => Repository::Clean,
+            Standing::Changed(things) => Repository::Changed(things),
+            Standing::Unknown => Repository::Executes(programs.keys()),
+        },
     }
 }
 

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::bounds::Bounds;
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
+use crate::trust::Trust;
 
 mod attributes;
 mod change;
@@ -48,6 +49,8 @@ pub struct Workspace {
     swept: Mutex<HashSet<PathBuf>>,
     /// What holds for every look and every write.
     bounds: Bounds,
+    /// The repositories whose programs git may run.
+    pub(crate) trust: Trust,
 }
 
 /// What [`Workspace::read`] found.
@@ -90,7 +93,8 @@ impl Workspace {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        Ok(Self { dir, root: canonical, given: root.to_path_buf(), swept: Mutex::default(), bounds: Bounds::new() })
+        let (given, bounds, trust) = (root.to_path_buf(), Bounds::new(), Trust::default());
+        Ok(Self { dir, root: canonical, given, swept: Mutex::default(), bounds, trust })
     }
 
     /// The canonical, absolute path of the folder.

@@ -11,6 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::trust::{Programs, Unseen};
+
 /// What git would find in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitConfig {
@@ -18,9 +20,8 @@ pub enum GitConfig {
     Unknown,
     /// The folder belongs to no repository.
     NoRepository,
-    /// A repository, and the keys of its own configuration that name programs, in lower case; hooks that looking runs as
-    /// `hooks/NAME`. Sorted.
-    Repository(Vec<String>),
+    /// A repository, and what of its own makes git run programs.
+    Repository(Programs),
 }
 
 /// How long git may take for one answer.
@@ -42,7 +43,14 @@ impl GitConfig {
 }
 
 /// It cannot be found out.
+#[derive(Debug)]
 struct Lost;
+
+impl From<Unseen> for Lost {
+    fn from(_: Unseen) -> Self {
+        Self
+    }
+}
 
 struct Git<'a> {
     folder: &'a Path,
@@ -61,20 +69,24 @@ impl Git<'_> {
         let (common, top) =
             (lines.next().map(PathBuf::from).ok_or(Lost)?, lines.next().map(PathBuf::from).ok_or(Lost)?);
         let listed = self.ask(&["config", "--list", "-z", "--show-scope", "--includes"])?.ok_or(Lost)?;
-        let mut keys = own_keys(&listed)?;
-        keys.extend(hooks(&common));
+        let mut programs = Programs::of(&top);
+        for (key, value) in own_entries(&listed)? {
+            programs.key("", &key, &value)?;
+        }
+        programs.hooks("hooks/", &common.join("hooks"))?;
         for folder in self.nested(&common, &top)? {
             let config = folder.join("config");
             let config = config.to_str().ok_or(Lost)?;
             let listed = self.ask(&["config", "--file", config, "--list", "-z", "--includes"])?.ok_or(Lost)?;
+            let place = format!("{}: ", folder.strip_prefix(&top).unwrap_or(&folder).display());
             let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
             // Where its files lie is what a repository in another says in any case.
-            keys.extend(entries.filter_map(program_key).filter(|key| key != "core.worktree"));
-            keys.extend(hooks(&folder));
+            for (key, value) in entries.filter_map(program).filter(|(key, _)| key != "core.worktree") {
+                programs.key(&place, &key, &value)?;
+            }
+            programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?;
         }
-        keys.sort();
-        keys.dedup();
-        Ok(GitConfig::Repository(keys))
+        Ok(GitConfig::Repository(programs))
     }
 
     /// No work tree: a folder without a repository, or one inside of a repository's own files, which is not judged.
@@ -149,21 +161,21 @@ impl Git<'_> {
     }
 }
 
-/// The keys of the repository's own configuration that name programs, from entries of scope, key and value.
-fn own_keys(listed: &[u8]) -> Result<Vec<String>, Lost> {
+/// What of the repository's own configuration names programs, by key and value, from entries of scope, key and value.
+fn own_entries(listed: &[u8]) -> Result<Vec<(String, String)>, Lost> {
     let mut fields = listed.split(|byte| *byte == 0);
     let mut keys = Vec::new();
     while let Some(scope) = fields.next().filter(|scope| !scope.is_empty()) {
         let entry = fields.next().ok_or(Lost)?;
         if !matches!(scope, b"system" | b"global") {
-            keys.extend(program_key(entry));
+            keys.extend(program(entry));
         }
     }
     Ok(keys)
 }
 
-/// The key of an entry (key, line feed, value) if it can make git run a program.
-fn program_key(entry: &[u8]) -> Option<String> {
+/// The key, in lower case, and the value of an entry (key, line feed, value) if it can make git run a program.
+fn program(entry: &[u8]) -> Option<(String, String)> {
     let entry = String::from_utf8_lossy(entry);
     let (key, value) = entry.split_once('\n').unwrap_or((&entry, "true"));
     let key = key.to_lowercase();
@@ -197,21 +209,16 @@ fn program_key(entry: &[u8]) -> Option<String> {
         ("submodule", "update") => value.trim_start().starts_with('!'),
         _ => false,
     };
-    runs.then_some(key)
-}
-
-/// Hooks that looking at a repository runs: it may freshen the index.
-fn hooks(folder: &Path) -> Option<String> {
-    folder.join("hooks/post-index-change").exists().then(|| "hooks/post-index-change".to_owned())
+    runs.then(|| (key.clone(), value.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{own_keys, program_key};
+    use super::{own_entries, program};
 
     #[track_caller]
     fn check(entry: &str, expected: bool) {
-        assert_eq!(program_key(entry.as_bytes()).is_some(), expected, "{entry}");
+        assert_eq!(program(entry.as_bytes()).is_some(), expected, "{entry}");
     }
 
     #[test]
@@ -238,7 +245,8 @@ mod tests {
     #[test]
     fn only_the_repository_is_asked() {
         let listed = b"global\0core.pager\nless\0local\0core.fsmonitor\nx\0worktree\0alias.x\ny\0";
-        let keys = own_keys(listed).unwrap_or_default();
-        assert_eq!(keys, ["core.fsmonitor", "alias.x"]);
+        let entries = own_entries(listed).unwrap();
+        let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(entries, [entry("core.fsmonitor", "x"), entry("alias.x", "y")]);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 const GIT: &str = "git's own files";
 const EDITOR: &str = "an editor's configuration";
 const PACKAGES: &str = "a package manager's configuration";
-const SHELL: &str = "a shell's start-up file";
+const SHELL: &str = "a shell's or a command's start-up file";
 const CI: &str = "a CI configuration";
 const AGENT: &str = "a coding agent's configuration or instructions";
 const OURS: &str = "Sabir's own configuration";
@@ -17,6 +17,7 @@ const PROTECTED: &[(&str, &str)] = &[
     // The short name that a file system with 8.3 names gives to `.git`.
     ("git~1", GIT),
     (".gitmodules", GIT),
+    (".gitattributes", GIT),
     (".gitconfig", GIT),
     (".husky", GIT),
     (".vscode", EDITOR),
@@ -38,6 +39,7 @@ const PROTECTED: &[(&str, &str)] = &[
     (".zshrc", SHELL),
     (".zshenv", SHELL),
     (".zprofile", SHELL),
+    (".ripgreprc", SHELL),
     (".npmrc", PACKAGES),
     (".yarnrc*", PACKAGES),
     (".yarn", PACKAGES),
@@ -163,6 +165,8 @@ mod tests {
         check(".vscode/tasks.json", Some(EDITOR));
         check(".idea/x.iml", Some(EDITOR));
         check("deep/down/.envrc", Some(SHELL));
+        check(".gitattributes", Some(GIT));
+        check("sub/.ripgreprc", Some(SHELL));
         check(".npmrc", Some(PACKAGES));
         check(".yarnrc.yml", Some(PACKAGES));
         check(".cargo/config.toml", Some(PACKAGES));

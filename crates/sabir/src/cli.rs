@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
-pub(crate) use limits::{ExplainedArguments, PolicyCommand, RuleOptions, SandboxArguments, SimulateArguments};
+pub(crate) use limits::{
+    ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
+    TrustArguments,
+};
 
 mod files;
 mod limits;
@@ -103,6 +106,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
+    /// List the modes: named sets of tools and instructions, for `--mode`.
+    Modes(ModesArguments),
+    /// Show what a repository's own configuration makes git run, and trust it as it is.
+    ///
+    /// Until then every git command there asks. What is trusted is a hash of all that is shown; when any of it changes, git asks
+    /// again. A repository in another needs its own trust.
+    Trust(TrustArguments),
     /// Work with provider APIs.
     Wire {
         #[command(subcommand)]
@@ -110,9 +120,10 @@ pub(crate) enum Command {
     },
     /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
     /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
-    /// (`help checkpoints`), or provider APIs (`help wires`).
+    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), or provider APIs (`help wires`).
     Help {
-        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `lints` or `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `lints`, `modes`, `policy` or
+        /// `wires`.
         topic: Vec<String>,
     },
 }
@@ -148,10 +159,11 @@ pub(crate) struct TaskOptions {
     /// what that means. A level that cannot be had runs nothing.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
-    /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact
-    /// command line, `kind=NAME` for a kind of command as it is proposed, or `host=NAME`. May be given several times.
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) approve: Vec<String>,
+    #[command(flatten)]
+    pub(crate) rules: RuleFlags,
+    /// The mode: a set of tools and instructions. `sabir modes` lists them. A resumed task keeps its own.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mode: Option<String>,
     /// End the task after so many turns, counted from its start or its resume.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,
@@ -380,6 +392,7 @@ impl Cli {
             Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {
                 return arguments.rules.config.as_deref();
             }
+            Some(Command::Modes(arguments)) => return arguments.config.as_deref(),
             Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => {
                 return arguments.rules.config.as_deref();
             }

@@ -6,7 +6,9 @@
 //! model = "openai/gpt-5"            # PROVIDER/NAME
 //! protocol = "native"               # or a dialect
 //! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
-//! approve = ["edits"]               # as --approve
+//! approve = ["edits"]               # as --approve; allow, ask and deny are lists too
+//! mode = "code"                     # as --mode
+//! ignore_files = [".sabirignore"]   # files that say what is hidden
 //! sandbox = "best"                  # as --sandbox
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
@@ -22,6 +24,10 @@
 //! pattern = "my-model"
 //! native = false
 //! dialect = "cline"
+//!
+//! [modes.review]                    # a mode of your own
+//! tools = ["read", "command"]       # of read, edit, command, fetch, server; `write = ["docs/**"]` limits edit
+//! instructions = "Review."          # and `about` for the list
 //!
 //! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
 //! machine = "json"
@@ -40,34 +46,56 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use sabir_agent::policy::{RuleKind, Rules};
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
 use crate::repairs;
 
+pub(crate) use rules::{ModeTable, RuleKeys};
+
+mod keys;
+mod rules;
+
 /// The file.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub(crate) struct Config {
     pub(crate) model: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) edit_tool: Option<String>,
-    pub(crate) approve: Vec<String>,
-    allow: Vec<String>,
-    ask: Vec<String>,
-    deny: Vec<String>,
     pub(crate) sandbox: Option<String>,
-    pub(crate) max_turns: Option<u32>,
-    pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,
     pub(crate) checkpoints: Option<bool>,
     pub(crate) checkpoints_mib: Option<u64>,
+    /// When to stop.
+    #[serde(skip)]
+    pub(crate) limits: LimitKeys,
+    /// What may be done.
+    #[serde(skip)]
+    pub(crate) rules: RuleKeys,
+    /// What the user adds to what is built in.
+    #[serde(skip)]
+    own: OwnKeys,
+}
+
+/// When to stop.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LimitKeys {
+    pub(crate) max_turns: Option<u32>,
+    pub(crate) max_cost: Option<Dollars>,
+}
+
+/// Providers, models and dialects of the user's own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OwnKeys {
     providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
@@ -112,8 +140,8 @@ impl Config {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
         let text = text_of(&path, bytes)?;
-        let mut config: Self = toml::from_str(&text).map_err(|error| unusable(&path, &text, &error))?;
-        if config.providers.hold_key() && mode & 0o077 != 0 {
+        let mut config = Self::read(&path, &text)?;
+        if config.own.providers.hold_key() && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(Failure::usage(format!(
                 "{shown} holds a key, and others may read the file (mode {:03o}): chmod 600 {shown}",
@@ -121,7 +149,7 @@ impl Config {
             )));
         }
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
-        config.providers.check().map_err(wrong)?;
+        config.own.providers.check().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
@@ -130,23 +158,28 @@ impl Config {
         }
         // Said of the file, by whatever command reads it first.
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
-        dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
+        dialects::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
         Ok(config)
     }
 
-    /// The rules of the file, and these approvals.
-    pub(crate) fn rules<'a>(&'a self, approvals: impl Iterator<Item = &'a String>) -> Result<Rules, Failure> {
-        let mut rules = Rules::default();
-        let patterns = [(RuleKind::Allow, &self.allow), (RuleKind::Ask, &self.ask), (RuleKind::Deny, &self.deny)];
-        for (kind, patterns) in patterns {
-            for pattern in patterns {
-                rules.add(kind, pattern).map_err(|error| Failure::usage(error.to_string()))?;
-            }
+    /// Reads the text, once for each group of keys.
+    fn read(path: &Path, text: &str) -> Result<Self, Failure> {
+        fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Failure> {
+            toml::from_str(text).map_err(|error| unusable(path, text, &error))
         }
-        for rule in self.approve.iter().chain(approvals) {
-            rules.approve(rule).map_err(|error| Failure::usage(error.to_string()))?;
+        let groups = (group::<LimitKeys>(path, text)?, group::<RuleKeys>(path, text)?, group::<OwnKeys>(path, text)?);
+        let config: Self = group(path, text)?;
+        let known =
+            [keys::of::<Self>(), keys::of::<LimitKeys>(), keys::of::<RuleKeys>(), keys::of::<OwnKeys>()].concat();
+        if let Some((start, key)) = keys::unknown(text, &known) {
+            let ((line, column), known) = (place(text, start), known.join("`, `"));
+            return Err(Failure::usage(format!(
+                "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
+                path.display()
+            )));
         }
-        Ok(rules)
+        let (limits, rules, own) = groups;
+        Ok(Self { limits, rules, own, ..config })
     }
 
     /// The model of that name, or the configured one.
@@ -165,7 +198,7 @@ impl Config {
             (reached, id.to_owned())
         } else {
             let (provider, id) = self.split(name)?;
-            (self.providers.reach(&provider)?, id)
+            (self.own.providers.reach(&provider)?, id)
         };
         let catalogue = self.catalogue();
         let entry = catalogue.find(&id);
@@ -175,17 +208,17 @@ impl Config {
 
     /// What is known of models, the user's entries first.
     pub(crate) fn catalogue(&self) -> Catalogue {
-        Catalogue::new(self.models.clone())
+        Catalogue::new(self.own.models.clone())
     }
 
     /// All providers, for a list.
     pub(crate) fn providers(&self) -> Vec<Row> {
-        self.providers.rows()
+        self.own.providers.rows()
     }
 
     /// Where servers of this machine may be.
     pub(crate) fn places(&self) -> Vec<Place> {
-        self.providers.places()
+        self.own.providers.places()
     }
 
     /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
@@ -201,7 +234,7 @@ impl Config {
         ];
         if let Some((provider, id)) = name.split_once('/')
             && !id.is_empty()
-            && self.providers.contains(provider)
+            && self.own.providers.contains(provider)
         {
             return Ok((provider.to_owned(), id.to_owned()));
         }
@@ -214,7 +247,7 @@ impl Config {
             Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
             _ => Err(Failure::usage(format!(
                 "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
-                self.providers.names().join(", ")
+                self.own.providers.names().join(", ")
             ))),
         }
     }
@@ -256,7 +289,7 @@ impl Chosen {
 
 /// The names of edit tools in the file.
 fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
-    config.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
+    config.own.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
@@ -271,15 +304,20 @@ fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
 
 /// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place.
 fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
-    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let (line, column) = place(text, error.span().map_or(0, |span| span.start));
     let values = toml::from_str::<toml::Table>(text).map(|table| scalars(&toml::Value::Table(table)));
     let message = values
         .unwrap_or_default()
         .iter()
         .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
     Failure::usage(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
+}
+
+/// The line and the column of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or_default();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (before.matches('\n').count() + 1, column)
 }
 
 /// All values of a file as text.

@@ -18,6 +18,7 @@ mod kept;
 mod keys;
 mod lint;
 mod models;
+mod modes;
 mod moved;
 mod parse;
 mod policy;
@@ -34,6 +35,7 @@ mod spent;
 mod task;
 mod terminal;
 mod tour;
+mod trust;
 mod undo;
 mod wire;
 
@@ -97,6 +99,8 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Help { topic }) => help::help(topic),
         Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => policy::explain(arguments),
         Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => policy::simulate(arguments),
+        Some(Command::Modes(arguments)) => modes::modes(arguments),
+        Some(Command::Trust(arguments)) => trust::trust(arguments),
         Some(Command::Wire { command: WireCommand::Decode(arguments) }) => wire::decode(arguments),
         Some(Command::Wire { command: WireCommand::Encode(arguments) }) => wire::encode(arguments),
     }

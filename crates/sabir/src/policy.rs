@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use sabir_agent::policy::{Facts, Judgement, RuleKind, Rules, Shell};
+use sabir_agent::policy::{Facts, Judgement, Rules, Shell};
 use sabir_agent::{Access, Beyond, Judge, Record, Verdict};
 use sabir_call::{Call, Part};
 use sabir_workspace::{Level, Sandbox, Workspace};
@@ -13,12 +13,11 @@ use serde_json::{Value, json};
 use crate::cli::{ExplainedArguments, RuleOptions, SimulateArguments, Whole};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::{print, task};
+use crate::{modes, print, task, trust};
 
 /// `sabir policy explain`. The verdict is in what is printed; the exit code only says that there is one.
 pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
-    let rules = rules(&arguments.rules)?;
-    let workspace = Workspace::open(Path::new(".")).map_err(|error| Failure::usage(error.to_string()))?;
+    let (workspace, rules) = place(Path::new("."), &arguments.rules, None)?;
     let command = line(&arguments.command);
     let gathered = sabir_tools::gather(&workspace, &config::command_environment(), &command);
     let facts = Facts { shell: shell(arguments.shell.as_deref())?, ..gathered };
@@ -32,14 +31,13 @@ pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
 
 /// `sabir policy simulate`: the calls of a task, judged again in its folder as it is now.
 pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
-    let rules = rules(&arguments.rules)?;
     let records = records(&arguments.task)?;
     let start = records.iter().find_map(|record| match record {
         Record::Started(start) => Some(start),
         _ => None,
     });
     let start = start.ok_or_else(|| Failure::usage(format!("`{}` has no beginning", arguments.task)))?;
-    let workspace = Workspace::open(Path::new(&start.workspace)).map_err(|error| Failure::usage(error.to_string()))?;
+    let (workspace, rules) = place(Path::new(&start.workspace), &arguments.rules, start.mode.as_deref())?;
     let tools = sabir_tools::builtin(sabir_tools::Settings {
         workspace: Arc::new(workspace),
         helper: std::env::current_exe()
@@ -52,8 +50,11 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
     });
     let mut rows = Vec::new();
     for call in calls(&records) {
-        let Some(tool) = tools.iter().find(|tool| tool.spec().name == call.name) else { continue };
-        let judgement = rules.decide(&tool.access(&call.arguments));
+        let judgement = match tools.iter().find(|tool| tool.spec().name == call.name) {
+            Some(tool) => Some(rules.decide(&tool.access(&call.arguments))),
+            None if sabir_agent::control::is_control(&call.name) => continue,
+            None => None,
+        };
         rows.push(Row { call, was: was(&records, call), judgement });
     }
     match arguments.output {
@@ -67,21 +68,24 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
 struct Row<'a> {
     call: &'a Call,
     was: &'static str,
-    judgement: Judgement,
+    /// None of a call that nothing is known of here: of an MCP server's tool, say.
+    judgement: Option<Judgement>,
 }
 
-/// The rules of the configuration, and those of the command line.
-fn rules(options: &RuleOptions) -> Result<Rules, Failure> {
+/// A folder with all that holds in it, and the rules of the configuration and of the command line, within a mode.
+fn place(folder: &Path, options: &RuleOptions, mode: Option<&str>) -> Result<(Workspace, Rules), Failure> {
     let config = Config::load(options.config.as_deref())?;
-    let mut rules = config.rules(options.approve.iter())?;
-    for (kind, patterns) in
-        [(RuleKind::Allow, &options.allow), (RuleKind::Ask, &options.ask), (RuleKind::Deny, &options.deny)]
-    {
-        for pattern in patterns {
-            rules.add(kind, pattern).map_err(|error| Failure::usage(error.to_string()))?;
-        }
+    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut rules = config.rules.rules(&options.rules, workspace.root())?;
+    let mode = options.mode.as_deref().or(mode).or(config.rules.mode.as_deref());
+    if let Some(mode) = mode {
+        rules = rules.within(modes::find(mode, &config)?);
     }
-    Ok(rules)
+    if let Some(why) = modes::too_wide(workspace.root()) {
+        rules = rules.asking_to_write(why);
+    }
+    let bounds = modes::bounds_of(&rules, &config)?;
+    Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
 }
 
 /// The shell of the option, of `SABIR_SHELL`, or bash: by name or path.
@@ -195,16 +199,20 @@ fn was(records: &[Record], call: &Call) -> &'static str {
     }
 }
 
-/// How many calls there are of each verdict.
-fn counts(rows: &[Row<'_>]) -> [(&'static str, usize); 3] {
-    [Verdict::Allow, Verdict::Ask, Verdict::Deny]
-        .map(|verdict| (word(verdict), rows.iter().filter(|row| row.judgement.verdict == verdict).count()))
+/// How many calls there are of each verdict, and how many that cannot be judged.
+fn counts(rows: &[Row<'_>]) -> [(&'static str, usize); 4] {
+    let of = |verdict: Option<Verdict>| {
+        let judged = rows.iter().map(|row| row.judgement.as_ref().map(|judgement| judgement.verdict));
+        (verdict.map_or("unknown", word), judged.filter(|found| *found == verdict).count())
+    };
+    [of(Some(Verdict::Allow)), of(Some(Verdict::Ask)), of(Some(Verdict::Deny)), of(None)]
 }
 
 /// The rules that would have answered questions, each with how many it would have had a part in.
 fn proposals<'a>(rows: &'a [Row<'_>]) -> BTreeMap<&'a str, usize> {
     let mut counted = BTreeMap::new();
-    for proposal in rows.iter().flat_map(|row| &row.judgement.proposals) {
+    let judged = rows.iter().filter_map(|row| row.judgement.as_ref());
+    for proposal in judged.flat_map(|judgement| &judgement.proposals) {
         *counted.entry(proposal.as_str()).or_default() += 1;
     }
     counted
@@ -214,7 +222,7 @@ fn simulated_json(rows: &[Row<'_>]) -> Value {
     let calls = rows.iter().map(|row| {
         json!({
             "call": row.call.id, "tool": row.call.name, "arguments": row.call.arguments, "was": row.was,
-            "judgement": judgement_json(&row.judgement),
+            "judgement": row.judgement.as_ref().map(judgement_json),
         })
     });
     let counts: serde_json::Map<_, _> =
@@ -226,10 +234,13 @@ fn simulated_text(rows: &[Row<'_>]) -> String {
     let mut text = String::new();
     for row in rows {
         let shown = ["command", "path", "url"].iter().find_map(|name| row.call.arguments.get(*name)?.as_str());
-        let (verdict, subject) = (word(row.judgement.verdict), print::quoted(shown.unwrap_or_default()));
+        let verdict = row.judgement.as_ref().map_or("?", |judgement| word(judgement.verdict));
+        let subject = print::quoted(shown.unwrap_or_default());
         text.push_str(&format!("{verdict:<5}  was {:<14}  {} {subject}\n", row.was, row.call.name));
-        if row.judgement.verdict != Verdict::Allow {
-            text.push_str(&format!("       {}\n", row.judgement.reason));
+        match &row.judgement {
+            Some(judgement) if judgement.verdict == Verdict::Allow => {}
+            Some(judgement) => text.push_str(&format!("       {}\n", judgement.reason)),
+            None => text.push_str("       what this tool touches is not known here: its server is not asked\n"),
         }
     }
     let counted: Vec<_> = counts(rows).iter().map(|(name, count)| format!("{name} {count}")).collect();

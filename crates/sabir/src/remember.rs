@@ -44,7 +44,7 @@ fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
 }
 
 /// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     // A link stays a link.

@@ -104,6 +104,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
     };
     check_protocol(start, options)?;
+    let options = &task::kept_mode(start, options);
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,
@@ -175,6 +176,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         return Err(Failure::usage(format!("the cassette was recorded with the model `{recorded}`")));
     }
     check_protocol(&told.start, options)?;
+    let options = &task::kept_mode(&told.start, options);
     let config = Config::load(options.config.as_deref())?;
     let bench = Bench::replaying(options, &config, &told, cassette.results.clone())?;
     let (model, tape) = cassette::play(cassette, told.renews, move |model| tell_retries(model, output))?;

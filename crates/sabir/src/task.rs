@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Record, Registry, Rules, Settings, Start, Store, Task,
-    TaskId, Totals, User,
+    Attended, Cancel, Driver, Instructions, Limits, Mode, Outcome, Record, Registry, Rules, Settings, Start, Store,
+    Task, TaskId, Totals, User,
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
@@ -24,8 +24,7 @@ use crate::dialects;
 use crate::exit::Failure;
 use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
-use crate::repairs;
-use crate::sandbox;
+use crate::{modes, print, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
 pub(crate) struct Bench {
@@ -116,11 +115,10 @@ impl Bench {
         means: Means,
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
-        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let rules = config.rules(options.approve.iter())?;
+        let (workspace, rules) = place(folder, options, config)?;
         let limits = Limits {
-            turns: options.max_turns.or(config.max_turns),
-            cost: cost(options)?.or(config.max_cost),
+            turns: options.max_turns.or(config.limits.max_turns),
+            cost: cost(options)?.or(config.limits.max_cost),
             ..Limits::default()
         };
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
@@ -153,8 +151,7 @@ impl Bench {
         results: Vec<String>,
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().unwrap_or(Path::new("."));
-        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let rules = config.rules(options.approve.iter())?;
+        let (workspace, rules) = place(folder, options, config)?;
         let limits = Limits {
             turns: options.max_turns.or(told.max_turns),
             cost: cost(options)?.or(told.max_cost),
@@ -201,7 +198,8 @@ impl Bench {
         }
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
-        let registry = Registry::new(tools).map_err(|error| Failure::internal(error.to_string()))?;
+        let fits = |name: &str| rules.mode().is_none_or(|mode| modes::offers(mode, name));
+        let registry = Registry::offering(tools, &fits).map_err(|error| Failure::internal(error.to_string()))?;
         Ok(Self {
             workspace,
             registry,
@@ -221,8 +219,9 @@ impl Bench {
     /// How a task is run on this bench.
     pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
         let Place { folder, system, .. } = &self.place;
+        let mode = self.rules.mode().map(Mode::words).unwrap_or_default();
         Settings {
-            system: Instructions { workspace: folder, system, attended }.text(),
+            system: Instructions { workspace: folder, system, attended }.text() + &mode,
             model: model.to_owned(),
             tools: self.registry.set().clone(),
             readers: self.registry.readers(),
@@ -270,6 +269,32 @@ impl Bench {
         runtime.shutdown_timeout(Duration::from_millis(200));
         Ok(End { outcome, message, turns: task.turns(), totals: task.totals() })
     }
+}
+
+/// The mode of a task that names none.
+const USUAL_MODE: &str = "code";
+
+/// The folder with all that holds in it, and the rules. Says what a user would not expect there.
+fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Workspace, Rules), Failure> {
+    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut rules = config.rules.rules(&options.rules, workspace.root())?;
+    let name = options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE);
+    rules = rules.within(modes::find(name, config)?);
+    if let Some(why) = modes::too_wide(workspace.root()) {
+        print::err(&format!("sabir: {why}: every change of a file is asked about, whatever is approved\n"));
+        rules = rules.asking_to_write(why);
+    }
+    if workspace.root().join(".sabir").is_dir() {
+        print::err("sabir: a repository cannot approve anything: the folder `.sabir` in it is not read\n");
+    }
+    let bounds = modes::bounds_of(&rules, config)?;
+    Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
+}
+
+/// Options under which a task that was begun goes on: its mode stays, unless another is asked for.
+pub(crate) fn kept_mode(start: &Start, options: &TaskOptions) -> TaskOptions {
+    let kept = || Some(start.mode.clone().unwrap_or_else(|| USUAL_MODE.to_owned()));
+    TaskOptions { mode: options.mode.clone().or_else(kept), ..options.clone() }
 }
 
 /// What may be spent at most.
@@ -355,6 +380,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         edit_tool: Some(bench.edit_tool.name().to_owned()),
+        mode: bench.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
     Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })

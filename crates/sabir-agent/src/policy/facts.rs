@@ -12,6 +12,19 @@ pub struct Facts {
     /// What git would find, for folders inside the workspace: relative, `.` for the workspace itself. One that is not listed
     /// is unknown.
     pub repositories: Vec<(String, Repository)>,
+    /// Paths that the line names ([`needs`](super::needs)) and that links lead elsewhere: to this path in the workspace, or out of
+    /// it, or where it cannot be said.
+    pub links: Vec<(String, Option<String>)>,
+}
+
+/// What has to be known to judge a command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The folders inside the workspace whose repositories have to be known: `.` for the workspace.
+    pub repositories: Vec<String>,
+    /// The paths inside the workspace that it names, as it spells them; they may be patterns of the shell. There are more than
+    /// these if there are very many.
+    pub paths: Vec<String>,
 }
 
 /// A shell.
@@ -36,6 +49,8 @@ pub enum Repository {
     Clean,
     /// A repository whose own configuration names programs: the keys that do.
     Executes(Vec<String>),
+    /// One that the user trusted as it was: what has changed since.
+    Changed(Vec<String>),
 }
 
 impl Facts {

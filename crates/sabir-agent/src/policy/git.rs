@@ -59,9 +59,14 @@ impl Git<'_> {
         let folder = self.folder.path().ok_or("where git would run is not certain")?;
         match facts.repository(folder) {
             Repository::None | Repository::Clean => Ok(()),
-            Repository::Executes(keys) => {
-                Err(format!("the repository's configuration can run programs ({})", keys.join(", ")))
-            }
+            Repository::Executes(keys) => Err(format!(
+                "the repository's configuration can run programs ({}); `sabir trust` trusts it as it is",
+                keys.join(", ")
+            )),
+            Repository::Changed(things) => Err(format!(
+                "what the repository's configuration runs has changed since you trusted it ({}); `sabir trust` shows it",
+                things.join(", ")
+            )),
             Repository::Unknown => {
                 if !wanted.iter().any(|known| known == folder) {
                     wanted.push(folder.to_owned());

@@ -64,6 +64,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) parts: Vec<Part>,
     /// Folders whose repositories are not known.
     pub(crate) wanted: Vec<String>,
+    /// The paths that the line names, where they are to be gathered.
+    pub(crate) touched: Option<Vec<String>>,
     pub(crate) lines: usize,
     /// The line that is being judged.
     pub(crate) text: String,
@@ -376,6 +378,9 @@ impl Judge<'_> {
     fn quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a brush_parser::ast::Word>, scope: &Scope) {
         for word in words {
             let scanned = self.scan(&word.value, scope);
+            if let Some(finding) = self.paths(std::slice::from_ref(&scanned.word), scope) {
+                self.push(&word.value, finding);
+            }
             if let Form::Odd(odd) = scanned.word.form {
                 self.push(&word.value, Finding::ask(format!("it holds {odd}")));
             }

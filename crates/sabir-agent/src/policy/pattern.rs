@@ -13,8 +13,11 @@ pub(crate) enum Pattern {
     Command(Vec<String>),
     /// A kind of command with its own grammar, by name.
     Kind(String),
+    /// Without a `/` at its end, and seen from the workspace unless it begins with `/` or `~/`.
     Path(String),
     Host(String),
+    /// Tools of a server: its name, and the tool's.
+    Server(String, String),
 }
 
 /// How much a rule matches.
@@ -27,12 +30,12 @@ pub(crate) enum Reach {
 }
 
 impl Pattern {
-    /// Reads a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, or the words of a command.
+    /// Reads a rule: `path=GLOB`, `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, or the words of a command.
     pub(crate) fn read(rule: &str) -> Option<Self> {
         let rule = rule.trim();
         let named = |name: &str| rule.strip_prefix(name).map(str::trim).filter(|rest| !rest.is_empty());
         if let Some(glob) = named("path=") {
-            return Some(Self::Path(glob.trim_start_matches("./").to_owned()));
+            return path(glob);
         }
         if let Some(host) = named("host=") {
             return Some(Self::Host(host.to_ascii_lowercase()));
@@ -40,7 +43,12 @@ impl Pattern {
         if let Some(kind) = named("kind=") {
             return kinds::find(kind).map(|_| Self::Kind(kind.to_owned()));
         }
-        if rule.starts_with("path=") || rule.starts_with("host=") {
+        if let Some(name) = named("mcp=") {
+            let (server, tool) = name.split_once('/').unwrap_or((name, "*"));
+            let whole = !server.is_empty() && !tool.is_empty();
+            return whole.then(|| Self::Server(server.to_owned(), tool.to_owned()));
+        }
+        if ["path=", "host=", "mcp="].iter().any(|name| rule.starts_with(name)) {
             return None;
         }
         let words = words(rule)?;
@@ -48,6 +56,18 @@ impl Pattern {
         let (first, last) = (words.first()?, words.len().checked_sub(1)?);
         let inner = words.iter().take(last).any(|word| word == "**");
         (!first.contains('*') && !inner).then_some(Self::Command(words))
+    }
+
+    /// Whether it means a tool of a server.
+    pub(crate) fn means_tool(&self, server: &str, tool: &str) -> bool {
+        let Self::Server(servers, tools) = self else { return false };
+        // Names of tools may hold anything, a slash too.
+        glob(&servers.replace('*', "**"), server) && glob(&tools.replace('*', "**"), tool)
+    }
+
+    /// Whether it means the tools of any server whatsoever.
+    pub(crate) fn is_any_server(&self) -> bool {
+        matches!(self, Self::Server(server, _) if server.chars().all(|c| c == '*'))
     }
 
     /// Whether it allows a command, and how much more.
@@ -67,7 +87,7 @@ impl Pattern {
                 (same && certain).then_some(if exact { Reach::Exact } else { Reach::Wide })
             }
             Self::Kind(name) => kinds::find(name).filter(|kind| kind.matches(command)).map(|_| Reach::Wide),
-            Self::Path(_) | Self::Host(_) => None,
+            Self::Path(_) | Self::Host(_) | Self::Server(..) => None,
         }
     }
 
@@ -95,9 +115,18 @@ impl Pattern {
         (0..starts).filter(named).filter_map(|at| command.get(at..)).any(|command| match self {
             Self::Command(pattern) => meant(pattern, command),
             Self::Kind(name) => kinds::find(name).is_some_and(|kind| kind.begins(command)),
-            Self::Path(_) | Self::Host(_) => false,
+            Self::Path(_) | Self::Host(_) | Self::Server(..) => false,
         })
     }
+}
+
+/// A rule for paths: `..` has no meaning in one, since it may be written of any folder.
+fn path(glob: &str) -> Option<Pattern> {
+    if glob.split('/').any(|part| part == "..") {
+        return None;
+    }
+    let plain = super::paths::plain(glob);
+    Some(Pattern::Path(if plain.is_empty() { "**".to_owned() } else { plain }))
 }
 
 fn is_odd(word: &Word) -> bool {

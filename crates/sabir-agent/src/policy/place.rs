@@ -77,7 +77,7 @@ fn components(path: String) -> Vec<String> {
 }
 
 /// What stands behind the root in an absolute path.
-fn beneath<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+pub(super) fn beneath<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root).filter(|_| !root.is_empty())?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }

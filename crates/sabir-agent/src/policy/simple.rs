@@ -51,6 +51,10 @@ impl Judge<'_> {
             }
         }
         let mut kind = None;
+        finding = match (finding, self.paths(&words, scope)) {
+            (Some(before), Some(found)) => Some(before.and(found)),
+            (before, found) => before.or(found),
+        };
         if !words.is_empty() {
             let found = self.words(&words, scope, fed);
             kind = super::kinds::of(&words)
@@ -147,11 +151,20 @@ impl Judge<'_> {
 
     fn file(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &Scope) -> Finding {
         let word = self.word(&raw.value, scope);
+        let named = self.paths(std::slice::from_ref(&word), scope);
+        let finding = self.file_alone(kind, &word, scope);
+        match named {
+            Some(named) => finding.and(named),
+            None => finding,
+        }
+    }
+
+    fn file_alone(&self, kind: &IoFileRedirectKind, word: &Word, scope: &Scope) -> Finding {
         match kind {
             _ if word.known() == Some("/dev/null") => Finding::allow("discards"),
-            IoFileRedirectKind::Read if self.zsh_range(&word) => Finding::ask("a range of zsh"),
+            IoFileRedirectKind::Read if self.zsh_range(word) => Finding::ask("a range of zsh"),
             IoFileRedirectKind::Read if !matches!(word.form, Form::Glob(_)) => {
-                Finding::from(readable(&word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()))
+                Finding::from(readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()))
             }
             IoFileRedirectKind::Read => Finding::ask(format!("which file {} is, is not certain", word.raw)),
             _ => Finding::ask(format!("writes {} ({kind})", word.raw)),

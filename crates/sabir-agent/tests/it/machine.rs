@@ -45,6 +45,7 @@ pub(crate) fn start() -> Start {
         protocol: Protocol::Prompted(CLINE.to_owned()),
         version: "0".to_owned(),
         edit_tool: None,
+        mode: None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod days;
 mod differential;
 mod laws;
+mod paths;
 mod table;
 
 use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
@@ -16,7 +17,7 @@ pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {
         "hostile2" => vec![(".".to_owned(), Repository::Clean), ("evilrepo".to_owned(), runs())],
         _ => vec![(".".to_owned(), Repository::Clean), ("src".to_owned(), Repository::Clean)],
     };
-    Facts { shell, clean_path: true, root: "/w/proj".to_owned(), repositories }
+    Facts { shell, clean_path: true, root: "/w/proj".to_owned(), repositories, ..Facts::default() }
 }
 
 /// Judges a command line by rules in a harmless folder.

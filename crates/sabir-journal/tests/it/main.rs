@@ -79,6 +79,7 @@ fn started(task: &str, prompt: &str) -> Record {
         protocol: Protocol::Prompted("cline".to_owned()),
         version: "0.1.0".to_owned(),
         edit_tool: None,
+        mode: None,
     })
 }
 

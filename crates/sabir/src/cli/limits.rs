@@ -16,10 +16,15 @@ pub(crate) enum PolicyCommand {
 }
 
 /// Rules, besides those of the configuration.
-#[derive(Debug, Args)]
-pub(crate) struct RuleOptions {
-    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB` and
-    /// `host=NAME` too. May be given several times, as all of these.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RuleFlags {
+    /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `network`, `none`, `command=LINE` for
+    /// one exact command line, `kind=NAME` for a kind of command as it is proposed, `host=NAME`, or `mcp=SERVER/TOOL`. May be given
+    /// several times.
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approve: Vec<String>,
+    /// Allow what these words match: `cargo test **`. `*` is one word, `**` at the end any number; `kind=NAME`, `path=GLOB`,
+    /// `host=NAME` and `mcp=SERVER/TOOL` too. May be given several times, as all of these.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow: Vec<String>,
     /// Ask about it, whatever allows it.
@@ -28,12 +33,47 @@ pub(crate) struct RuleOptions {
     /// Deny it, whatever else is said.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
-    /// As for a task.
-    #[arg(long, value_name = "POLICY")]
-    pub(crate) approve: Vec<String>,
+}
+
+/// Rules and where others are.
+#[derive(Debug, Args)]
+pub(crate) struct RuleOptions {
+    #[command(flatten)]
+    pub(crate) rules: RuleFlags,
+    /// The mode, as for a task.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mode: Option<String>,
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModesArguments {
+    /// The configuration file.
+    #[arg(long)]
+    pub(crate) config: Option<PathBuf>,
+    /// How to print them.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArguments {
+    /// Trust it without being asked.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// List the repositories that are trusted.
+    #[arg(long, conflicts_with_all = ["yes", "revoke", "folder"])]
+    pub(crate) list: bool,
+    /// Trust it no longer.
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+    /// How to print it.
+    #[arg(long, value_enum, default_value_t = Whole::Text)]
+    pub(crate) output: Whole,
+    /// A folder of the repository; without it this one.
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

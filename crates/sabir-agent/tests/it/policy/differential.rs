@@ -331,7 +331,13 @@ fn bash_changes_nothing_where_nothing_is_asked() {
     let folder = lay_out(&base);
     let canaries = base.join("canaries");
     let repositories = [".", "src"].map(|name| (name.to_owned(), Repository::Clean)).to_vec();
-    let facts = Facts { shell: Shell::Bash, clean_path: true, root: folder.to_str().unwrap().to_owned(), repositories };
+    let facts = Facts {
+        shell: Shell::Bash,
+        clean_path: true,
+        root: folder.to_str().unwrap().to_owned(),
+        repositories,
+        ..Facts::default()
+    };
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let allowed: Vec<String> = (0..count)
         .map(|_| dice.line(2))

@@ -1,0 +1,93 @@
+//! Links: where a path that a command names leads, seen before the command runs.
+//!
+//! The file tools cannot be led out of the workspace: the kernel sees to that. A command opens what it wants, so a link in the way is
+//! looked for when the command is judged. It may be changed before the command runs; that is what the sandbox is for.
+
+use std::path::{Component, Path, PathBuf};
+
+use globset::GlobBuilder;
+
+use crate::files::Workspace;
+
+/// More names than these are not looked through for one path.
+const MAX_NAMES: usize = 20_000;
+/// More files than these are not followed for one pattern.
+const MAX_PLACES: usize = 2_000;
+
+/// It leads out of the workspace, or may.
+struct Away;
+
+/// A place on the way, links resolved, and whether a link led there.
+type Place = (PathBuf, bool);
+
+impl Workspace {
+    /// Where links lead a path of the workspace, which may be a pattern of the shell's: to these paths in it, `None` for out of it or
+    /// for what cannot be said. Empty where there is no link in the way.
+    pub fn leads(&self, path: &str) -> Vec<Option<String>> {
+        let root = self.root();
+        let mut places = vec![(root.to_path_buf(), false)];
+        for part in Path::new(path).components() {
+            let mut next = Vec::new();
+            for place in &places {
+                if step(root, place, part, &mut next).is_err() {
+                    return vec![None];
+                }
+            }
+            places = next;
+        }
+        let inside = places.into_iter().filter(|(_, linked)| *linked).map(|(place, _)| {
+            let inside = place.strip_prefix(root).ok()?;
+            inside.to_str().map(|inside| if inside.is_empty() { ".".to_owned() } else { inside.to_owned() })
+        });
+        inside.collect()
+    }
+}
+
+/// Goes on by one component, to every place that it may mean.
+fn step(root: &Path, (place, linked): &Place, part: Component<'_>, next: &mut Vec<Place>) -> Result<(), Away> {
+    let name = match part {
+        Component::CurDir => return keep((place.clone(), *linked), next),
+        Component::ParentDir => {
+            let above = place.parent().filter(|above| above.starts_with(root)).ok_or(Away)?;
+            return keep((above.to_path_buf(), *linked), next);
+        }
+        Component::Normal(name) => name,
+        Component::RootDir | Component::Prefix(_) => return Err(Away),
+    };
+    let text = name.to_string_lossy();
+    // A name that looks like a pattern may be one of a file's, too.
+    keep(follow(root, &place.join(name), *linked)?, next)?;
+    if !text.contains(['*', '?', '[']) {
+        return Ok(());
+    }
+    let glob = GlobBuilder::new(&text).backslash_escape(true).build().map_err(|_| Away)?.compile_matcher();
+    let Ok(names) = std::fs::read_dir(place) else { return Ok(()) };
+    for (at, entry) in names.enumerate() {
+        let entry = entry.map_err(|_| Away)?;
+        if at > MAX_NAMES {
+            return Err(Away);
+        }
+        if glob.is_match(entry.file_name()) {
+            keep(follow(root, &entry.path(), *linked)?, next)?;
+        }
+    }
+    Ok(())
+}
+
+fn keep(place: Place, next: &mut Vec<Place>) -> Result<(), Away> {
+    if next.len() > MAX_PLACES {
+        return Err(Away);
+    }
+    next.push(place);
+    Ok(())
+}
+
+fn follow(root: &Path, path: &Path, linked: bool) -> Result<Place, Away> {
+    let is_link = path.symlink_metadata().is_ok_and(|data| data.is_symlink());
+    if !is_link {
+        return Ok((path.to_path_buf(), linked));
+    }
+    // What leads nowhere may be made by a write through it, and lead anywhere.
+    let real = path.canonicalize().map_err(|_| Away)?;
+    if real.starts_with(root) { Ok((real, true)) } else { Err(Away) }
+}

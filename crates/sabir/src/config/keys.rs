@@ -1,0 +1,50 @@
+//! The keys of the configuration file: each group of them knows its own, and what no group knows is a mistake.
+//!
+//! serde's `flatten` does not combine with refusing unknown keys, so the file is read once for each group, and its keys are compared
+//! with the names of all their fields.
+
+use std::collections::BTreeMap;
+
+use serde::de::value::Error;
+use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+use toml::Spanned;
+
+/// The names of the fields of a group.
+pub(super) fn of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+    let mut fields: &'static [&'static str] = &[];
+    _ = T::deserialize(Probe(&mut fields));
+    fields
+}
+
+/// The first key that is none of these, with where it begins in the text.
+pub(super) fn unknown(text: &str, known: &[&str]) -> Option<(usize, String)> {
+    let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).ok()?;
+    let strange = keys.into_keys().filter(|key| !known.contains(&key.get_ref().as_str()));
+    strange.map(|key| (key.span().start, key.into_inner())).min()
+}
+
+/// Is asked for a struct, and notes the names of its fields.
+struct Probe<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("only names are wanted"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = fields;
+        Err(Error::custom("only names are wanted"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple
+        tuple_struct map enum identifier ignored_any
+    }
+}

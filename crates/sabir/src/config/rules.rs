@@ -1,0 +1,100 @@
+//! What may be done: the keys of the file for it, and the rules that they and the flags make.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sabir_agent::policy::{RuleKind, Rules};
+use serde::Deserialize;
+
+use crate::cli::RuleFlags;
+use crate::exit::Failure;
+
+/// The keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RuleKeys {
+    approve: Vec<String>,
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
+    /// The mode of tasks that name none.
+    pub(crate) mode: Option<String>,
+    /// Modes of the user's own.
+    pub(crate) modes: BTreeMap<String, ModeTable>,
+    /// The names of the files that say what is hidden.
+    pub(crate) ignore_files: Option<Vec<String>>,
+}
+
+/// A mode of the user's own.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModeTable {
+    pub(crate) about: String,
+    pub(crate) instructions: String,
+    pub(crate) tools: Vec<String>,
+    pub(crate) write: Vec<String>,
+}
+
+impl RuleKeys {
+    /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
+    /// something might be allowed.
+    pub(crate) fn rules(&self, flags: &RuleFlags, root: &Path) -> Result<Rules, Failure> {
+        let mut rules = Rules::default();
+        let patterns = [
+            (RuleKind::Allow, "allow", &self.allow, &flags.allow),
+            (RuleKind::Ask, "ask", &self.ask, &flags.ask),
+            (RuleKind::Deny, "deny", &self.deny, &flags.deny),
+        ];
+        for (kind, name, kept, given) in patterns {
+            for pattern in kept.iter().chain(given) {
+                for form in forms(pattern, root, etcetera::home_dir().ok().as_deref()) {
+                    rules.add(kind, &form).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+                }
+            }
+        }
+        for rule in self.approve.iter().chain(&flags.approve) {
+            rules.approve(rule).map_err(|error| Failure::usage(format!("approve: {error}")))?;
+        }
+        Ok(rules)
+    }
+}
+
+/// The ways to write a path rule: as it is, from the home folder as an absolute path, and seen from the workspace if it lies in there.
+fn forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
+    let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else { return vec![pattern.to_owned()] };
+    let mut forms = vec![pattern.to_owned()];
+    let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        _ => path.to_owned(),
+    };
+    if absolute != path {
+        forms.push(format!("path={absolute}"));
+    }
+    if let Ok(inside) = Path::new(&absolute).strip_prefix(root)
+        && let Some(inside) = inside.to_str()
+    {
+        forms.push(format!("path=./{inside}"));
+    }
+    forms
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::forms;
+
+    #[test]
+    fn forms_of_path_rules() {
+        let check = |pattern: &str, expected: &[&str]| {
+            assert_eq!(forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))), expected);
+        };
+        check("git push **", &["git push **"]);
+        check("path=src/**", &["path=src/**"]);
+        check("path=~/.aws/", &["path=~/.aws/", "path=/home/u/.aws/"]);
+        check("path=~/w/a/", &["path=~/w/a/", "path=/home/u/w/a/", "path=./a"]);
+        check("path=/home/u/w", &["path=/home/u/w", "path=./"]);
+        check("path=/etc/", &["path=/etc/"]);
+        check("path=~user/x", &["path=~user/x"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Modes: the built-in ones and the user's own, by name; and what each offers.
+
+use std::path::Path;
+
+use sabir_agent::{Group, Mode, Rules};
+use sabir_call::nearest;
+use sabir_workspace::Bounds;
+use serde_json::json;
+
+use crate::cli::{ModesArguments, Whole};
+use crate::config::{Config, ModeTable};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// Files that say what is hidden, unless the configuration names others.
+const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
+
+/// `sabir modes`.
+pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
+    let config = Config::load(arguments.config.as_deref())?;
+    let all = all(&config)?;
+    let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
+    match arguments.output {
+        Whole::Json => {
+            let rows = all.iter().map(|mode| {
+                json!({
+                    "name": mode.name, "about": mode.about, "tools": groups(mode), "write": mode.write,
+                    "instructions": mode.instructions,
+                })
+            });
+            print::json(&json!({"modes": rows.collect::<Vec<_>>()}));
+        }
+        Whole::Text => {
+            let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
+            let lines = all.iter().map(|mode| {
+                let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.write.join(" ")) };
+                let groups = groups(mode).join(", ");
+                format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}\n", mode.name, mode.about, "")
+            });
+            print::out(&print::visible(&lines.collect::<String>()));
+        }
+    }
+    Ok(Exit::Completed)
+}
+
+/// The mode of that name.
+pub(crate) fn find(name: &str, config: &Config) -> Result<Mode, Failure> {
+    let usual = Mode::usual_name(name);
+    let all = all(config)?;
+    let near = nearest(name, all.iter().map(|mode| mode.name.as_str())).map(str::to_owned);
+    all.into_iter().find(|mode| mode.name == name || mode.name == usual).ok_or_else(|| {
+        let hint = near.map_or_else(|| "`sabir modes` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+        Failure::usage(format!("there is no mode `{name}`: {hint}"))
+    })
+}
+
+fn all(config: &Config) -> Result<Vec<Mode>, Failure> {
+    let mut all = Mode::built_in();
+    let built_in = |name: &str| all.iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name;
+    let own = config.rules.modes.iter().map(|(name, table)| {
+        if built_in(name) || name.trim().is_empty() {
+            return Err(Failure::usage(format!("[modes.{name}]: this name has a meaning already; choose another")));
+        }
+        own(name, table)
+    });
+    let own: Vec<_> = own.collect::<Result<_, _>>()?;
+    all.extend(own);
+    Ok(all)
+}
+
+fn own(name: &str, table: &ModeTable) -> Result<Mode, Failure> {
+    let group = |word: &String| {
+        Group::named(word).ok_or_else(|| {
+            let names = Group::ALL.map(Group::name).join(", ");
+            Failure::usage(format!("[modes.{name}]: `{word}` is none of {names}"))
+        })
+    };
+    let groups: Vec<_> = table.tools.iter().map(group).collect::<Result<_, _>>()?;
+    if groups.is_empty() {
+        return Err(Failure::usage(format!("[modes.{name}] has no `tools`: name what may be done in it")));
+    }
+    let ModeTable { about, instructions, write, .. } = table.clone();
+    Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
+}
+
+/// Whether a mode offers a tool, by its name.
+pub(crate) fn offers(mode: &Mode, tool: &str) -> bool {
+    group(tool).is_none_or(|group| mode.has(group))
+}
+
+/// What a tool does; none of a tool that touches nothing or is not built in, which its accesses are judged by.
+fn group(tool: &str) -> Option<Group> {
+    Some(match tool {
+        "read_file" | "list_files" | "search_files" | "list_code_definition_names" => Group::Read,
+        "write_to_file" | "replace_in_file" | "edit_file" | "apply_patch" => Group::Edit,
+        "execute_command" | "read_command_output" | "stop_command" => Group::Command,
+        "fetch_url" => Group::Fetch,
+        _ => return None,
+    })
+}
+
+/// What holds for the files of a task, whatever is approved.
+pub(crate) fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, Failure> {
+    let names = config.rules.ignore_files.clone();
+    let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
+    let hidden = rules.denied_paths().filter(|glob| !glob.starts_with('~')).map(str::to_owned);
+    let wrong = |error: sabir_workspace::BoundsError| Failure::usage(error.to_string());
+    let bounds = Bounds::new().ignore_files(names).hide(hidden).map_err(wrong)?;
+    match rules.mode() {
+        Some(mode) if !mode.has(Group::Edit) => {
+            Ok(bounds.read_only().because(format!("the mode `{}` does not change files", mode.name)))
+        }
+        Some(mode) if !mode.write.is_empty() => {
+            let because = format!("the mode `{}` changes only {}", mode.name, mode.write.join(", "));
+            Ok(bounds.write_only(mode.write.clone()).map_err(wrong)?.because(because))
+        }
+        _ => Ok(bounds),
+    }
+}
+
+/// Why nothing is written unasked in a folder, if it is the whole machine or a whole home.
+pub(crate) fn too_wide(root: &Path) -> Option<&'static str> {
+    if root.parent().is_none() {
+        return Some("the folder is the whole machine");
+    }
+    let home = etcetera::home_dir().ok().and_then(|home| home.canonicalize().ok());
+    (home.as_deref() == Some(root)).then_some("the folder is your whole home")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+
+    #[test]
+    fn every_built_in_tool_has_a_group() {
+        for spec in sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs()) {
+            assert!(group(&spec.name).is_some(), "{}", spec.name);
+        }
+    }
+}

@@ -21,7 +21,7 @@ use crate::capture::{Capture, Captured};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
-use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls, room};
+use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls};
 use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
 use crate::terminal::{self, Seat};
 
@@ -287,8 +287,7 @@ impl Command {
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
         if let Some(order) = &order {
-            // The supervisor did it, unless it was killed.
-            room::remove(&order.tmp);
+            order.tidy();
         }
         let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
         Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))

@@ -20,11 +20,11 @@
 //! away; so does one that stops the supervisor with SIGSTOP and then outlives a `kill -9` of the agent, or that starts
 //! processes through another service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ use rustix::process::{
 };
 
 use crate::kernel;
-use crate::sandbox::{self, room::Room};
+use crate::sandbox;
+use crate::sandbox::room::{Program, Room};
 
 pub(crate) mod tree;
 
@@ -56,10 +57,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// that `Command` made. The exit code says nothing; the result goes through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
-    if sandbox::is_launch(args.first()) {
-        return sandbox::launch::main(args.get(1..).unwrap_or_default());
-    }
     let Some(plan) = Plan::read(args) else { return ExitCode::from(2) };
     match supervise(&plan) {
         Ok(()) => ExitCode::SUCCESS,
@@ -180,17 +177,12 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
     let _ = kernel::close_others_on_exec();
     let mut room = Room::open(&plan.sandbox)?;
-    let (shell, confined) = room.start(&plan.shell, |mut command: Command| {
-        command.arg("-c").arg(&plan.text).stdin(match plan.device {
-            Device::Pipe => Stdio::null(),
-            Device::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
-        });
-        kernel::spawn_detached(&mut command, plan.device)
-    })?;
+    let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
+    let (shell, confined) = room.start(&Program { path: &plan.shell, arguments, device: plan.device })?;
     if let Some(confined) = confined {
         report(Report::Confined(confined));
     }
-    let mut family = Family { shell: Pid::from_child(&shell), status: None, alive: true };
+    let mut family = Family { shell, status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
     let hurried = watch(&mut family).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };

@@ -144,10 +144,13 @@ pub(crate) struct TaskOptions {
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
-    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has. `sabir help sandbox` says
-    /// what that means. A level that cannot be had runs nothing.
+    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has, which it is without this.
+    /// `sabir help sandbox` says what that means. A level that cannot be had runs nothing.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
+    /// Give commands the network. Without it a command that needs it is asked about.
+    #[arg(long)]
+    pub(crate) network: bool,
     /// What may be done without asking, besides reading: `reads`, `edits`, `commands`, `all`, `none`, `command=LINE` for one exact
     /// command line, `kind=NAME` for a kind of command as it is proposed, or `host=NAME`. May be given several times.
     #[arg(long, value_name = "POLICY")]

@@ -8,6 +8,7 @@
 //! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
 //! approve = ["edits"]               # as --approve
 //! sandbox = "best"                  # as --sandbox
+//! network = false                   # true: as --network
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
@@ -63,6 +64,7 @@ pub(crate) struct Config {
     ask: Vec<String>,
     deny: Vec<String>,
     pub(crate) sandbox: Option<String>,
+    pub(crate) network: Option<bool>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     pub(crate) repairs_off: Vec<String>,

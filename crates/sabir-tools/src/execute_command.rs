@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sabir_agent::{Access, Beyond, Permit, Progress, ToolOutput};
 use sabir_workspace::{
-    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stream, Wall, WorkspaceError,
+    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stream, Wall,
+    WorkspaceError,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -211,6 +212,9 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
         End::Exited(126) => notes.push("126: a file that cannot be executed. Is it a program, and `chmod +x`?".to_owned()),
         End::Exited(127) => {
             notes.push("127: no such program. Check its name, give its path, or install it.".to_owned());
+        }
+        End::Exited(153) | End::Signaled(25) => {
+            notes.push("A file grew too large: in the sandbox it may have 64 GiB.".to_owned());
         }
         End::Exited(137) | End::Signaled(9) => {
             notes.push("Killed from outside, perhaps for want of memory.".to_owned());

@@ -19,9 +19,9 @@ use crate::capture::Capture;
 use crate::command::{Command, CommandOutcome, End, Ending, Stream};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
-use crate::sandbox::{Confined, Walls};
 use crate::lines::{self, Line, PageOptions};
 use crate::output::{self, About, Output};
+use crate::sandbox::{Confined, Walls};
 use crate::search;
 
 /// The most jobs that run at one time.

@@ -44,6 +44,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::WorkspaceError;
+use crate::files::Workspace;
 
 mod filter;
 mod launch;
@@ -55,6 +56,7 @@ mod order;
 mod private;
 mod rights;
 pub(crate) mod room;
+mod seatbelt;
 mod secrets;
 mod stage;
 mod system;
@@ -247,6 +249,15 @@ impl Sandbox {
         let (tmp, stay) = self.place(root)?;
         let (level, network, guarded) = (self.level, self.network, Guarded::default());
         Ok(Some(Order { level, network, write, read, hide, tmp, stay, guarded }))
+    }
+
+    /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
+    pub fn seatbelt(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        let order = self.order(workspace.root())?;
+        Ok(order.as_ref().map(seatbelt::profile).unwrap_or_default())
     }
 
     /// The temporary folder, and how long it stays.

@@ -130,6 +130,8 @@ pub(crate) enum Report {
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
+    /// The command takes more memory than this, in MiB, and is ended for it.
+    Starved(i32),
     /// The shell left this many processes running, which are ended now.
     Left(i32),
     /// All processes are gone but this many, which cannot be killed.
@@ -143,6 +145,7 @@ impl fmt::Display for Report {
             Self::Confined(number) => ("confined", number),
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
+            Self::Starved(number) => ("starved", number),
             Self::Left(number) => ("left", number),
             Self::Gone(number) => ("gone", number),
         };
@@ -161,6 +164,7 @@ impl FromStr for Report {
             "confined" => Ok(Self::Confined(number)),
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
+            "starved" => Ok(Self::Starved(number)),
             "left" => Ok(Self::Left(number)),
             "gone" => Ok(Self::Gone(number)),
             _ => Err(()),
@@ -184,7 +188,8 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     }
     let mut family = Family { shell, status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
-    let hurried = watch(&mut family).unwrap_or(true);
+    let limit = confined.and_then(|_| tree::machine_memory()).map(|kib| kib / 10 * 9);
+    let hurried = watch(&mut family, limit).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
     family.wait_until(settle, lifeline_closed);
     if family.alive && !hurried {
@@ -199,12 +204,14 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the shell has ended, or the agent wants an end or is dead: then the answer is `true`.
-fn watch(family: &mut Family) -> io::Result<bool> {
+/// Waits until the shell has ended, or the agent wants an end or is dead, or the command takes more memory than it may, in KiB:
+/// then the answer is `true`.
+fn watch(family: &mut Family, limit: Option<u64>) -> io::Result<bool> {
     // A kernel before 5.3 has no such handle; then the loop has to look often.
     let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
     let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
+    let mut looked = Instant::now();
     loop {
         family.reap();
         if family.status.is_some() {
@@ -212,6 +219,14 @@ fn watch(family: &mut Family) -> io::Result<bool> {
         }
         if lifeline_closed() {
             return Ok(true);
+        }
+        if let Some(limit) = limit.filter(|limit| looked.elapsed() >= REAP_EVERY && tree::exceed(*limit)) {
+            report(Report::Starved(i32::try_from(limit / 1024).unwrap_or(i32::MAX)));
+            tree::kill_all();
+            return Ok(true);
+        }
+        if looked.elapsed() >= REAP_EVERY {
+            looked = Instant::now();
         }
         let lifeline = std::io::stdin();
         let mut waited = vec![PollFd::new(&lifeline, PollFlags::IN)];
@@ -324,6 +339,7 @@ mod tests {
             Report::Confined(1007),
             Report::Exited(0),
             Report::Signaled(15),
+            Report::Starved(2048),
             Report::Left(2),
             Report::Gone(3),
         ] {

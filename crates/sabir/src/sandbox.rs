@@ -77,6 +77,10 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
     let sandbox = with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned());
+    if arguments.profile.is_some() {
+        print::out(&sandbox.seatbelt(&workspace).map_err(|error| Failure::usage(error.to_string()))?);
+        return Ok(Exit::Completed);
+    }
     let command = Command::new(line(&arguments.words), helper()?)
         .env(config::command_environment())
         .captured_bytes(8 << 10, 8 << 10)

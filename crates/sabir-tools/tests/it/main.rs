@@ -7,13 +7,14 @@ mod definitions;
 mod fetch;
 mod files;
 mod offer;
+mod walls;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{Access, Permit, Registry, ToolOutput};
 use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::{Jobs, Lifetime, Workspace};
+use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -26,27 +27,32 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self::with_settings(EditTool::default(), Reach::Only(Vec::new()))
+        Self::with_settings(EditTool::default(), Reach::Only(Vec::new()), Sandbox::new(Level::Off))
     }
 
     /// With the edit tool that is offered.
     fn editing_by(edit_tool: EditTool) -> Self {
-        Self::with_settings(edit_tool, Reach::Only(Vec::new()))
+        Self::with_settings(edit_tool, Reach::Only(Vec::new()), Sandbox::new(Level::Off))
     }
 
     /// With the machines that can be asked.
     fn reaching(reach: Reach) -> Self {
-        Self::with_settings(EditTool::default(), reach)
+        Self::with_settings(EditTool::default(), reach, Sandbox::new(Level::Off))
     }
 
-    fn with_settings(edit_tool: EditTool, reach: Reach) -> Self {
+    /// With commands in this sandbox.
+    fn confined(sandbox: Sandbox) -> Self {
+        Self::with_settings(EditTool::default(), Reach::Only(Vec::new()), sandbox)
+    }
+
+    fn with_settings(edit_tool: EditTool, reach: Reach, sandbox: Sandbox) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let registry = Registry::new(builtin(Settings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap()),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
-            sandbox: sabir_workspace::Sandbox::new(sabir_workspace::Level::Off),
+            sandbox,
             jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
             reach,
         }))
@@ -80,13 +86,14 @@ impl Place {
 
     /// Runs a tool, and returns what came while it ran as well.
     fn run(&self, tool: &str, arguments: Value) -> (ToolOutput, String) {
+        self.run_by(&Permit::unjudged(sabir_call::CallId::new("1")), tool, arguments)
+    }
+
+    fn run_by(&self, permit: &Permit, tool: &str, arguments: Value) -> (ToolOutput, String) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
         let mut streamed = String::new();
-        let output =
-            runtime.block_on(tool.run(&Permit::unjudged(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
-                streamed.push_str(piece)
-            }));
+        let output = runtime.block_on(tool.run(permit, &arguments, &mut |piece| streamed.push_str(piece)));
         (output, streamed)
     }
 

@@ -195,6 +195,11 @@ fn is_marked(mode: u32, length: u64) -> bool {
     }
 }
 
+/// The names at the top of a workspace that a command may not make.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    MASKED.iter().map(|(name, _)| *name)
+}
+
 /// Whether this name in a folder is a mask: nothing that belongs to the user, and gone when the command is.
 pub(crate) fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     // All but a few names are told apart without a look at the disk.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{Access, Beyond, Permit, Progress, ToolOutput};
-use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
+use sabir_workspace::{
+    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stream, Wall,
+    WorkspaceError,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,6 +48,12 @@ pub(crate) struct Input {
     /// For servers: let it run on as a job.
     #[serde(default)]
     background: bool,
+    /// It needs the network. The user is asked.
+    #[serde(default)]
+    network: bool,
+    /// Run outside of the sandbox, only after it failed inside. The user is asked each time.
+    #[serde(default)]
+    unconfined: bool,
 }
 
 /// What became of it.
@@ -75,16 +84,16 @@ impl BuiltIn for ExecuteCommand {
         Access::Command {
             facts: gather(&self.0.workspace, &self.0.environment, &input.command),
             command: input.command.clone(),
-            beyond: Beyond::Nothing,
+            beyond: self.beyond(input),
         }
     }
 
-    async fn run(self: Arc<Self>, _: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {
+    async fn run(self: Arc<Self>, permit: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {
         let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
         let mut command = Command::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
             .captured_bytes(HEAD_BYTES, TAIL_BYTES)
-            .sandbox(self.0.sandbox.clone());
+            .sandbox(self.sandbox(&input, permit));
         if input.terminal {
             command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
@@ -105,8 +114,38 @@ impl BuiltIn for ExecuteCommand {
             WorkspaceError::Missing { .. } => {
                 "The workspace folder is gone, so nothing can run in it. Tell the user.".to_owned()
             }
+            error @ WorkspaceError::Sandbox { .. } => {
+                format!(
+                    "{error}. Only the user can change that: `--sandbox off`, or `sandbox = \"off\"` in config.toml, runs commands \
+                     without. Tell them."
+                )
+            }
             error => format!("{error}."),
         })
+    }
+}
+
+impl ExecuteCommand {
+    /// What a call asks for beyond what every command of the task gets.
+    fn beyond(&self, input: &Input) -> Beyond {
+        let sandbox = &self.0.sandbox;
+        match (sandbox.is_on(), input.unconfined, input.network && !sandbox.has_network()) {
+            (true, true, _) => Beyond::Unconfined,
+            (true, false, true) => Beyond::Network,
+            _ => Beyond::Nothing,
+        }
+    }
+
+    /// The sandbox of a call that was permitted as it is.
+    fn sandbox(&self, input: &Input, permit: &Permit) -> Sandbox {
+        let sandbox = self.0.sandbox.clone();
+        match self.beyond(input) {
+            Beyond::Unconfined => Sandbox::new(Level::Off),
+            Beyond::Network => sandbox.network(Network::Allowed),
+            // Whoever may run unasked because it only reads is held to that: a wrong judgement then costs nothing.
+            Beyond::Nothing if permit.only_reads => sandbox.read_only(),
+            Beyond::Nothing => sandbox,
+        }
     }
 }
 
@@ -174,6 +213,9 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
         End::Exited(127) => {
             notes.push("127: no such program. Check its name, give its path, or install it.".to_owned());
         }
+        End::Exited(153) | End::Signaled(25) => {
+            notes.push("A file grew too large: in the sandbox it may have 64 GiB.".to_owned());
+        }
         End::Exited(137) | End::Signaled(9) => {
             notes.push("Killed from outside, perhaps for want of memory.".to_owned());
         }
@@ -189,10 +231,18 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
     if let survivors @ 1.. = outcome.survivors {
         notes.push(format!("{} could not be killed.", processes(survivors)));
     }
-    if let Some(note) = outcome.confined.as_ref().and_then(|confined| confined.note.clone()) {
-        notes.push(note);
-    }
+    notes.extend(outcome.confined.as_ref().and_then(walls));
     notes
+}
+
+/// Which wall of its sandbox a command may have met, and what to do.
+pub(crate) fn walls(confined: &Confined) -> Option<String> {
+    let note = confined.note.as_ref()?;
+    let advice = match note.wall {
+        Wall::Network => "If it cannot do without the network, call again with network: the user is asked.",
+        Wall::Files => "Work within that; if it cannot be done so, call again with unconfined: the user is asked.",
+    };
+    Some(format!("{} {advice}", note.words))
 }
 
 fn started(reading: &Reading) -> ToolOutput {
@@ -203,7 +253,10 @@ fn started(reading: &Reading) -> ToolOutput {
             "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.]"
         ));
     };
-    let words = format!("Job {number} has ended: {}. {printed}", state(how));
+    let mut words = format!("Job {number} has ended: {}. {printed}", state(how));
+    if let Some(note) = reading.info().confined.as_ref().and_then(walls) {
+        words.push_str(&format!("\n[{note}]"));
+    }
     ToolOutput { failed: ending.end != End::Exited(0), ..ToolOutput::done(words) }
 }
 

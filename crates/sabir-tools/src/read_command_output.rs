@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::built_in::BuiltIn;
+use crate::execute_command::walls;
 use crate::words::{self, count, grouped, processes};
 
 const MAX_PAGE_BYTES: usize = 32 << 10;
@@ -211,7 +212,10 @@ impl From<Output> for ToolOutput {
                 "There are no outputs. Only what does not fit a result is kept, and what jobs print.".to_owned()
             }
             Output::List(all) => all.iter().map(listed).collect::<Vec<_>>().join("\n"),
-            Output::Page(reading) => reading.words(),
+            Output::Page(reading) => match reading.info.confined.as_ref().and_then(walls) {
+                Some(note) => format!("{}\n[{note}]", reading.words()),
+                None => reading.words(),
+            },
             Output::Found { info, lines, more } => found(&info, &lines, more),
         })
     }

@@ -17,14 +17,16 @@ fn main() {
     divan::main();
 }
 
-#[divan::bench(args = ["off", "1", "2"], sample_count = 200, sample_size = 1)]
+#[divan::bench(args = ["off", "1", "1 reading", "2", "2 reading"], sample_count = 200, sample_size = 1)]
 fn command(bencher: divan::Bencher<'_, '_>, level: &str) {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let runtime: Runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let helper = std::env::current_exe().unwrap();
     bencher.bench_local(|| {
-        let sandbox = Sandbox::new(level.parse().unwrap()).home(std::path::Path::new("/root"));
+        let (tier, rest) = level.split_at(level.find(' ').unwrap_or(level.len()));
+        let sandbox = Sandbox::new(tier.parse().unwrap()).home(std::path::Path::new("/root"));
+        let sandbox = if rest.is_empty() { sandbox } else { sandbox.read_only() };
         let command = Command::new("true", &helper).env([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
         let outcome = runtime.block_on(command.sandbox(sandbox).run(&workspace, |_, _| {})).unwrap();
         assert_eq!(outcome.end, End::Exited(0));

@@ -21,7 +21,7 @@ use crate::capture::{Capture, Captured};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::path::WorkPath;
-use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls, room};
+use crate::sandbox::{Confined, Order, Sandbox, Stage, Walls};
 use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
 use crate::terminal::{self, Seat};
 
@@ -112,6 +112,8 @@ pub enum End {
     TimedOut,
     /// The caller cancelled; everything was killed.
     Cancelled,
+    /// It took more memory than this, in MiB; everything was killed. Only in a sandbox.
+    OutOfMemory(u32),
     /// The supervisor died, most likely of the command itself; everything that carried the command's mark was killed.
     SupervisorLost,
 }
@@ -124,6 +126,7 @@ impl fmt::Display for End {
             Self::Signaled(signal) => write!(f, "ended by {}", signal_name(*signal)),
             Self::TimedOut => f.write_str("killed when its time was up"),
             Self::Cancelled => f.write_str("stopped"),
+            Self::OutOfMemory(most) => write!(f, "killed, because it took more than {most} MiB of memory"),
             Self::SupervisorLost => f.write_str("lost, because its supervisor was killed"),
         }
     }
@@ -287,8 +290,7 @@ impl Command {
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
         if let Some(order) = &order {
-            // The supervisor did it, unless it was killed.
-            room::remove(&order.tmp);
+            order.tidy();
         }
         let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
         Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))
@@ -382,6 +384,7 @@ impl Story {
             (Some(asked), _) => asked,
             (None, Some(Report::Exited(code))) => End::Exited(code),
             (None, Some(Report::Signaled(signal))) => End::Signaled(signal),
+            (None, Some(Report::Starved(most))) => End::OutOfMemory(most.unsigned_abs()),
             (None, _) => End::SupervisorLost,
         }
     }
@@ -430,6 +433,8 @@ impl Running {
                     Some(Ok(Report::Confined(number))) => story.confined = Some(number),
                     Some(Ok(Report::Left(left))) => story.left = left.unsigned_abs(),
                     Some(Ok(Report::Gone(left))) => story.survivors = Some(left.unsigned_abs()),
+                    // How the shell ended for that says nothing more.
+                    Some(Ok(_)) if matches!(story.main, Some(Report::Starved(_))) => {}
                     Some(Ok(report)) => story.main = Some(report),
                     Some(Err(())) => {}
                     None => {

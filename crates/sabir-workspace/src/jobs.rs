@@ -16,15 +16,18 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::capture::Capture;
-use crate::command::{Command, CommandOutcome, Ending, Stream};
+use crate::command::{Command, CommandOutcome, End, Ending, Stream};
 use crate::error::WorkspaceError;
 use crate::files::Workspace;
 use crate::lines::{self, Line, PageOptions};
 use crate::output::{self, About, Output};
+use crate::sandbox::{Confined, Walls};
 use crate::search;
 
 /// The most jobs that run at one time.
 pub const MAX_JOBS: usize = 16;
+/// How much of the end of a job's output is looked through for what its sandbox denied.
+const TAIL_BYTES: usize = 4 << 10;
 /// What the outputs of a task may take on disk, beside that of jobs that still run. The oldest go first.
 const MAX_ALL_BYTES: u64 = 512 << 20;
 
@@ -69,6 +72,8 @@ pub struct OutputInfo {
     pub lines: u64,
     /// The first line that was not shown yet.
     pub next_line: u64,
+    /// The sandbox that a job was in, when it has ended; `None` without one.
+    pub confined: Option<Confined>,
 }
 
 /// Whether a command runs.
@@ -148,6 +153,7 @@ struct Live {
     output: Output,
     lines: u64,
     state: JobState,
+    confined: Option<Confined>,
 }
 
 impl Live {
@@ -202,7 +208,8 @@ impl Jobs {
         if let Some(fault) = output.fault() {
             return Err(io::Error::new(fault.kind(), fault.to_string()).into());
         }
-        let live = Live { capture: None, output, lines, state: JobState::Ended(ending) };
+        let confined = outcome.confined.clone();
+        let live = Live { capture: None, output, lines, state: JobState::Ended(ending), confined };
         let next_line = shown.head.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
         state.last = number;
         state.entries.insert(number, Entry { next_line, ..Entry::ended(command.to_owned(), live) });
@@ -221,15 +228,15 @@ impl Jobs {
         }
         let number = state.last + 1;
         let stem = self.stem(number);
-        let (capture, output) = (Some(Capture::new(0, 0)), Output::new(stem.clone()));
-        let live = Arc::new(Mutex::new(Live { capture, output, lines: 0, state: JobState::Running }));
+        let (capture, output) = (Some(Capture::new(0, TAIL_BYTES)), Output::new(stem.clone()));
+        let (state_now, confined) = (JobState::Running, None);
+        let live = Arc::new(Mutex::new(Live { capture, output, lines: 0, state: state_now, confined }));
         let (stop, (finished, done)) = (Arc::new(Notify::new()), watch::channel(false));
         let (told, stopped, text) = (Arc::clone(&live), Arc::clone(&stop), text.to_owned());
         let entry = Entry { command: text.clone(), live, stop, done, next_line: 1, pruned: false };
         self.spawn(async move {
             let command = command.cancel_when(async move { stopped.notified().await });
             let ran = command.run_into(&workspace, |_, bytes| lock(&told).push(bytes)).await;
-            let ran = ran.map(|(ending, _)| ending);
             lock(&told).end(ran, stem, text);
             // Nobody may be left to be told.
             let _ = finished.send(true);
@@ -415,10 +422,12 @@ impl Live {
         self.output.push(bytes);
     }
 
-    fn end(&mut self, ran: Result<Ending, WorkspaceError>, stem: PathBuf, command: String) {
-        self.lines = self.capture.take().map_or(0, |capture| capture.finish().lines);
+    fn end(&mut self, ran: Result<(Ending, Option<Walls>), WorkspaceError>, stem: PathBuf, command: String) {
+        let printed = self.capture.take().map(Capture::finish).unwrap_or_default();
+        self.lines = printed.lines;
         match ran {
-            Ok(ending) => {
+            Ok((ending, walls)) => {
+                self.confined = walls.map(|walls| walls.told(ending.end != End::Exited(0), &printed.text()));
                 let (total, lines, end) = (self.output.total(), self.lines, ending.end.to_string());
                 self.output.keep(stem, &About { total, lines, end, command });
                 self.state = JobState::Ended(ending);
@@ -444,7 +453,7 @@ impl Entry {
         let About { total, lines, end, command } = about.unwrap_or_else(unknown);
         let output = Output::kept(stem.to_path_buf(), total);
         let lines = if lines == u64::MAX { lines::count(&output) } else { lines };
-        Self::ended(command, Live { capture: None, output, lines, state: JobState::Past(end) })
+        Self::ended(command, Live { capture: None, output, lines, state: JobState::Past(end), confined: None })
     }
 
     fn is_running(&self) -> bool {
@@ -460,6 +469,7 @@ impl Entry {
             bytes: live.output.total(),
             lines: live.lines(),
             next_line: self.next_line,
+            confined: live.confined.clone(),
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn spawn_detached(command: &mut Command, device: Device) -> io::Resul
     let parent = getpid();
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed; it makes plain system
     // calls and calls sigfillset and its like, and allocates nothing.
-    unsafe { command.pre_exec(move || prepare(parent, device)) };
+    unsafe { command.pre_exec(move || detach(parent, device)) };
     command.spawn()
 }
 
@@ -60,7 +60,9 @@ pub(crate) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register(descriptor) }.map_err(Into::into)
 }
 
-fn prepare(parent: Pid, device: Device) -> io::Result<()> {
+/// Gives this process a session of its own, with the terminal at its standard input if it has one, default signal handling, and
+/// an end with its parent's, which must be this.
+pub(crate) fn detach(parent: Pid, device: Device) -> io::Result<()> {
     set_signals(Signals::All)?;
     setsid()?;
     if device == Device::Terminal {

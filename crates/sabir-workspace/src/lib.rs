@@ -105,7 +105,7 @@ pub use git_config::GitConfig;
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};
 pub use path::{WorkPath, protected};
-pub use sandbox::{Confined, Level, Network, Sandbox, Tier};
+pub use sandbox::{Confined, Level, Network, Note, Sandbox, Tier, Wall};
 pub use search::{Match, SearchOptions, SearchResult};
 pub use stop::{Stop, StopOnDrop};
 pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};

@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | needs | Landlock from Linux 6.2 on, seccomp | user namespaces, Linux 5.12; Landlock as far as it is there |
 //! | writing | the workspace, a private `TMPDIR`, [`Sandbox::write`] | the same, and `/tmp`, `/var/tmp`, `/dev/shm` are private |
+//! | writing, [`Sandbox::read_only`] | a private `TMPDIR` | private `/tmp`, `/var/tmp`, `/dev/shm` |
 //! | protected paths of the workspace | **writable** | read-only, and cannot be made where they are missing |
 //! | modes, owners, times, attributes of files elsewhere | **can be changed** where the user could | cannot |
 //! | secrets, sockets and devices ([`secrets`]) | cannot be read; names can be listed | cannot be seen |
@@ -22,37 +23,48 @@
 //! In both tiers: no core dumps, at most 64 GiB a file and 16,384 processes; no system call that only administrators, debuggers
 //! or exploits need (`filter.rs` lists them); nothing of the environment that leads to an agent, a bus or a display.
 //!
-//! The whole is built by a copy of this program between supervisor and shell, which confines itself and becomes the shell. If
-//! any part of the asked level cannot be had, nothing runs, and the error says what is missing.
+//! The whole is built by a fork of the supervisor, which confines itself and becomes the shell. If any part of the asked level
+//! cannot be had, nothing runs, and the error says what is missing.
 //!
-//! As long as a command of tier 2 runs, something empty stands in the workspace in place of missing protected names, and watchers
-//! of the folder see it; the supervisor removes it. A supervisor that is killed leaves it there.
+//! As long as a command of tier 2 runs that may write, something empty stands in the workspace in place of missing protected
+//! names, and watchers of the folder see it; the supervisor removes it (`masks.rs`). What a killed supervisor leaves, the next
+//! command removes.
+//!
+//! Caches of package managers and compilers, which stand in the home folder and so cannot be written, are moved to the private
+//! temporary folder by the environment.
 //!
 //! Not covered in either tier: reading (a command may read what the user may read, but secrets), protected names below the top
 //! of the workspace (`sub/AGENTS.md`) and missing ones that `room.rs` does not list, locks on files that can be read, and how much memory or processor time is used.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::error::WorkspaceError;
+use crate::files::Workspace;
 
 mod filter;
-pub(crate) mod launch;
+mod launch;
+pub(crate) mod masks;
 mod mounts;
 mod namespaces;
 mod note;
 mod order;
+mod private;
 mod rights;
 pub(crate) mod room;
+mod seatbelt;
 mod secrets;
 mod stage;
 mod system;
 
+pub use note::{Note, Wall};
+use order::Stay;
 pub(crate) use order::{Guarded, Order};
+use private::Private;
 pub use secrets::secrets;
 pub(crate) use stage::Stage;
 
@@ -90,14 +102,24 @@ pub enum Network {
 }
 
 /// The confinement of a command; see the [module](self) for what it does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Sandbox {
     level: Level,
     network: Network,
+    work: Work,
     write: Vec<PathBuf>,
     read: Vec<PathBuf>,
     hide: Vec<PathBuf>,
     temporary: PathBuf,
+    /// The folder that all commands share.
+    private: Option<Arc<Private>>,
+}
+
+/// What a command may do with the workspace and the folders beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Write,
+    Read,
 }
 
 /// What a command was confined to, in its outcome.
@@ -108,7 +130,7 @@ pub struct Confined {
     /// The kernel's Landlock version; 0: none, which only tier 2 can do without.
     pub landlock: u32,
     /// What the model needs to know when the output looks like a denial: the line, the rule, and what is allowed.
-    pub note: Option<String>,
+    pub note: Option<Note>,
 }
 
 impl Sandbox {
@@ -117,13 +139,47 @@ impl Sandbox {
     #[must_use]
     pub fn new(level: Level) -> Self {
         let (write, read, hide) = (Vec::new(), Vec::new(), secrets::of_machine());
-        Self { level, network: Network::Denied, write, read, hide, temporary: PathBuf::from("/tmp") }
+        let (network, work, temporary) = (Network::Denied, Work::Write, PathBuf::from("/tmp"));
+        Self { level, network, work, write, read, hide, temporary, private: None }
     }
 
     /// Whether the network may be used.
     #[must_use]
     pub fn network(mut self, network: Network) -> Self {
         self.network = network;
+        self
+    }
+
+    /// Whether it confines at all.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.level != Level::Off
+    }
+
+    /// Whether the network may be used in it.
+    #[must_use]
+    pub fn has_network(&self) -> bool {
+        self.network == Network::Allowed
+    }
+
+    /// The level that is asked for.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// For a command that is known to only read: nothing may be written but its temporary folder, also not in the workspace.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.work = Work::Read;
+        self
+    }
+
+    /// All commands of this sandbox and its clones share one temporary folder, which goes with the last of them; without this each
+    /// has its own.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.private = Some(Arc::default());
         self
     }
 
@@ -155,7 +211,7 @@ impl Sandbox {
         self.hide(secrets(home))
     }
 
-    /// Where the private temporary folder is made for the time of the command; `/tmp` unless set.
+    /// Where the private temporary folder is made; `/tmp` unless set.
     #[must_use]
     pub fn temporary(mut self, folder: impl Into<PathBuf>) -> Self {
         self.temporary = folder.into();
@@ -187,11 +243,34 @@ impl Sandbox {
         hide.sort();
         hide.dedup();
         hide.retain(|path| !write.iter().chain(&read).any(|shown| shown.starts_with(path)));
-        let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
-        // Nobody else can know the name before it is taken.
-        let tmp = temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root)));
+        if self.work == Work::Read {
+            read.append(&mut write);
+        }
+        let (tmp, stay) = self.place(root)?;
         let (level, network, guarded) = (self.level, self.network, Guarded::default());
-        Ok(Some(Order { level, network, write, read, hide, tmp, guarded }))
+        Ok(Some(Order { level, network, write, read, hide, tmp, stay, guarded }))
+    }
+
+    /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
+    pub fn seatbelt(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
+        let order = self.order(workspace.root())?;
+        Ok(order.as_ref().map(seatbelt::profile).unwrap_or_default())
+    }
+
+    /// The temporary folder, and how long it stays.
+    fn place(&self, root: &Path) -> Result<(PathBuf, Stay), WorkspaceError> {
+        let temporary = self.temporary.canonicalize().unwrap_or_else(|_| self.temporary.clone());
+        let Some(private) = &self.private else {
+            // Nobody else can know the name before it is taken.
+            return Ok((temporary.join(format!("sabir-{:016x}", RandomState::new().hash_one(root))), Stay::Command));
+        };
+        let folder = private.folder(&temporary).map_err(|error| WorkspaceError::Sandbox {
+            reason: format!("its temporary folder in `{}` could not be made: {error}", temporary.display()),
+        })?;
+        Ok((folder, Stay::Task))
     }
 }
 
@@ -270,14 +349,6 @@ impl fmt::Display for Confined {
 /// How many processes of ours stay with a command whose shell has ended.
 pub(crate) fn keepers(report: Option<i32>) -> usize {
     usize::from(report.is_some_and(|number| number >= TIER))
-}
-
-/// The words of a start as the supervisor's copy.
-pub(crate) const WORD: &str = "sandbox";
-
-/// Whether these arguments are for [`launch::main`].
-pub(crate) fn is_launch(first: Option<&OsString>) -> bool {
-    first.is_some_and(|word| word == WORD)
 }
 
 /// A folder that only its owner may enter.

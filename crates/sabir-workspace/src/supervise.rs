@@ -20,11 +20,11 @@
 //! away; so does one that stops the supervisor with SIGSTOP and then outlives a `kill -9` of the agent, or that starts
 //! processes through another service (`systemd-run`, `docker`, `at`). Only a PID namespace helps against intent.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ use rustix::process::{
 };
 
 use crate::kernel;
-use crate::sandbox::{self, room::Room};
+use crate::sandbox;
+use crate::sandbox::room::{Program, Room};
 
 pub(crate) mod tree;
 
@@ -56,10 +57,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// that `Command` made. The exit code says nothing; the result goes through the socket.
 #[must_use]
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
-    if sandbox::is_launch(args.first()) {
-        return sandbox::launch::main(args.get(1..).unwrap_or_default());
-    }
     let Some(plan) = Plan::read(args) else { return ExitCode::from(2) };
     match supervise(&plan) {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,6 +130,8 @@ pub(crate) enum Report {
     Exited(i32),
     /// The shell was ended by this signal.
     Signaled(i32),
+    /// The command takes more memory than this, in MiB, and is ended for it.
+    Starved(i32),
     /// The shell left this many processes running, which are ended now.
     Left(i32),
     /// All processes are gone but this many, which cannot be killed.
@@ -146,6 +145,7 @@ impl fmt::Display for Report {
             Self::Confined(number) => ("confined", number),
             Self::Exited(number) => ("exited", number),
             Self::Signaled(number) => ("signaled", number),
+            Self::Starved(number) => ("starved", number),
             Self::Left(number) => ("left", number),
             Self::Gone(number) => ("gone", number),
         };
@@ -164,6 +164,7 @@ impl FromStr for Report {
             "confined" => Ok(Self::Confined(number)),
             "exited" => Ok(Self::Exited(number)),
             "signaled" => Ok(Self::Signaled(number)),
+            "starved" => Ok(Self::Starved(number)),
             "left" => Ok(Self::Left(number)),
             "gone" => Ok(Self::Gone(number)),
             _ => Err(()),
@@ -180,19 +181,15 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     // A kernel before 5.11 does not know the call; then descriptors that the agent's parent forgot to close pass on.
     let _ = kernel::close_others_on_exec();
     let mut room = Room::open(&plan.sandbox)?;
-    let (shell, confined) = room.start(&plan.shell, |mut command: Command| {
-        command.arg("-c").arg(&plan.text).stdin(match plan.device {
-            Device::Pipe => Stdio::null(),
-            Device::Terminal => Stdio::from(std::io::stdout().as_fd().try_clone_to_owned()?),
-        });
-        kernel::spawn_detached(&mut command, plan.device)
-    })?;
+    let arguments = [OsStr::new("-c"), plan.text.as_os_str()];
+    let (shell, confined) = room.start(&Program { path: &plan.shell, arguments, device: plan.device })?;
     if let Some(confined) = confined {
         report(Report::Confined(confined));
     }
-    let mut family = Family { shell: Pid::from_child(&shell), status: None, alive: true };
+    let mut family = Family { shell, status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
-    let hurried = watch(&mut family).unwrap_or(true);
+    let limit = confined.and_then(|_| tree::machine_memory()).map(|kib| kib / 10 * 9);
+    let hurried = watch(&mut family, limit).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
     family.wait_until(settle, lifeline_closed);
     if family.alive && !hurried {
@@ -207,12 +204,14 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the shell has ended, or the agent wants an end or is dead: then the answer is `true`.
-fn watch(family: &mut Family) -> io::Result<bool> {
+/// Waits until the shell has ended, or the agent wants an end or is dead, or the command takes more memory than it may, in KiB:
+/// then the answer is `true`.
+fn watch(family: &mut Family, limit: Option<u64>) -> io::Result<bool> {
     // A kernel before 5.3 has no such handle; then the loop has to look often.
     let handle: Option<OwnedFd> = pidfd_open(family.shell, PidfdFlags::empty()).ok();
     let every = if handle.is_some() { REAP_EVERY } else { PAUSE };
     let timeout = Timespec::try_from(every).map_err(io::Error::other)?;
+    let mut looked = Instant::now();
     loop {
         family.reap();
         if family.status.is_some() {
@@ -220,6 +219,14 @@ fn watch(family: &mut Family) -> io::Result<bool> {
         }
         if lifeline_closed() {
             return Ok(true);
+        }
+        if let Some(limit) = limit.filter(|limit| looked.elapsed() >= REAP_EVERY && tree::exceed(*limit)) {
+            report(Report::Starved(i32::try_from(limit / 1024).unwrap_or(i32::MAX)));
+            tree::kill_all();
+            return Ok(true);
+        }
+        if looked.elapsed() >= REAP_EVERY {
+            looked = Instant::now();
         }
         let lifeline = std::io::stdin();
         let mut waited = vec![PollFd::new(&lifeline, PollFlags::IN)];
@@ -332,6 +339,7 @@ mod tests {
             Report::Confined(1007),
             Report::Exited(0),
             Report::Signaled(15),
+            Report::Starved(2048),
             Report::Left(2),
             Report::Gone(3),
         ] {

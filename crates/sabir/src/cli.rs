@@ -155,8 +155,8 @@ pub(crate) struct TaskOptions {
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,
-    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has. `sabir help sandbox` says
-    /// what that means. A level that cannot be had runs nothing.
+    /// What commands are confined to: `off`, `1`, `2`, or `best` for the best that this machine has, which it is without this.
+    /// `sabir help sandbox` says what that means. A level that cannot be had runs nothing.
     #[arg(long, value_name = "LEVEL")]
     pub(crate) sandbox: Option<String>,
     #[command(flatten)]
@@ -164,6 +164,9 @@ pub(crate) struct TaskOptions {
     /// The mode: a set of tools and instructions. `sabir modes` lists them. A resumed task keeps its own.
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
+    /// Give commands the network. Without it a command that needs it is asked about.
+    #[arg(long)]
+    pub(crate) network: bool,
     /// End the task after so many turns, counted from its start or its resume.
     #[arg(long)]
     pub(crate) max_turns: Option<u32>,

@@ -10,6 +10,7 @@
 //! mode = "code"                     # as --mode
 //! ignore_files = [".sabirignore"]   # files that say what is hidden
 //! sandbox = "best"                  # as --sandbox
+//! network = false                   # true: as --network
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
@@ -70,6 +71,7 @@ pub(crate) struct Config {
     pub(crate) protocol: Option<String>,
     pub(crate) edit_tool: Option<String>,
     pub(crate) sandbox: Option<String>,
+    pub(crate) network: Option<bool>,
     pub(crate) repairs_off: Vec<String>,
     pub(crate) checkpoints: Option<bool>,
     pub(crate) checkpoints_mib: Option<u64>,

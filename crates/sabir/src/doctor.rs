@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sabir_model::{Examination, Finding, Place, Server, Verdict, examine, probe};
+use sabir_workspace::Workspace;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use crate::cli::{DoctorArguments, Whole};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
 use crate::providers::{KeyPlace, Row};
-use crate::{models, print, remember, task};
+use crate::{models, print, remember, sandbox, task};
 
 /// How long a server is waited for that was named, and may be far away.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -50,9 +51,12 @@ struct TasksReport {
 /// What keeps commands in their place.
 #[derive(Debug, Serialize)]
 struct Sandbox {
-    level: &'static str,
-    /// What the kernel would offer.
-    landlock: bool,
+    /// The level that is asked for.
+    asked: String,
+    /// The level that was in force for a command that does nothing: `1`, `2`, or `none`.
+    level: String,
+    /// Both in words, or why no command can run.
+    words: String,
 }
 
 /// `sabir doctor`.
@@ -80,7 +84,7 @@ fn surroundings(arguments: &DoctorArguments) -> Result<Exit, Failure> {
             problem,
         },
         tasks: tasks(),
-        sandbox: sandbox(),
+        sandbox: sandbox(&config)?,
         providers: config.providers(),
         local: models::look(&config)?,
     };
@@ -152,9 +156,21 @@ fn system() -> String {
     format!("{} {} {}", std::env::consts::OS, kernel.trim(), std::env::consts::ARCH)
 }
 
-fn sandbox() -> Sandbox {
-    let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-    Sandbox { level: "none", landlock: modules.split(',').any(|module| module.trim() == "landlock") }
+/// What commands of tasks get here, found out in a folder of its own.
+fn sandbox(config: &Config) -> Result<Sandbox, Failure> {
+    let sandbox = sandbox::configured(None, config)?;
+    let failed = |error: &dyn std::fmt::Display| Failure::internal(format!("the sandbox cannot be tried: {error}"));
+    let folder = std::env::temp_dir().join(format!("sabir-doctor-{}", uuid::Uuid::now_v7().simple()));
+    std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
+    let found = Workspace::open(&folder).map(|workspace| sandbox::in_force(&sandbox, &workspace));
+    let removed = std::fs::remove_dir(&folder);
+    let found = found.map_err(|error| failed(&error))?;
+    removed.map_err(|error| failed(&error))?;
+    let level = match &found {
+        Ok(Some(confined)) => confined.tier.to_string(),
+        _ => "none".to_owned(),
+    };
+    Ok(Sandbox { asked: sandbox.level().to_string(), level, words: sandbox::words(&sandbox, &found) })
 }
 
 fn tasks() -> TasksReport {
@@ -207,8 +223,7 @@ impl Report {
             }
         };
         text.push_str(&format!("journals       {tasks}\n"));
-        let landlock = if self.sandbox.landlock { "the kernel offers Landlock" } else { "no Landlock in the kernel" };
-        text.push_str(&format!("sandbox        {}: commands have your rights; {landlock}\n", self.sandbox.level));
+        text.push_str(&format!("sandbox        {}\n", self.sandbox.words));
         let keys: Vec<_> = self.providers.iter().filter_map(key).collect();
         let keys = if keys.is_empty() { "none found".to_owned() } else { keys.join(", ") };
         text.push_str(&format!("keys           {keys}\n"));

@@ -44,7 +44,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?,
         environment: config::command_environment(),
         edit_tool: sabir_tools::EditTool::default(),
-        jobs: Arc::new(task::passing_jobs()),
+        jobs: task::passing_jobs(),
         reach: sabir_tools::Reach::Public,
         sandbox: Sandbox::new(Level::Off),
     });

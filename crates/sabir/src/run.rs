@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::screen::{EventLines, Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
-use crate::{print, spent};
+use crate::{print, sandbox, spent};
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
@@ -236,7 +236,10 @@ fn watch(
     (output, mut tape): (Option<Output>, Tape),
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
-    if bench.keeper.is_none() {
+    let (sandbox, workspace) = (&bench.means.sandbox, &bench.workspace);
+    let found = sandbox::in_force(sandbox, workspace);
+    print::err(&print::visible(&format!("sabir: {}\n", sandbox::words(sandbox, &found))));
+    if bench.means.keeper.is_none() {
         print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
     }
     let mut user: Box<dyn User> = match output {

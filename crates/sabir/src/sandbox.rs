@@ -1,21 +1,60 @@
 //! `sandbox`: a command of the user's in the sandbox that a task's commands get, to try it; and which sandbox that is.
 
 use std::io::{IsTerminal, stderr, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use sabir_workspace::{Command, End, Level, Network, Sandbox, Stream, Workspace};
+use sabir_workspace::{Command, Confined, End, Level, Network, Sandbox, Stream, Workspace, WorkspaceError};
 
 use crate::cli::{SandboxArguments, TaskOptions};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
 use crate::{print, task};
 
-/// What commands of a task are confined to: the flag's level, else the configuration's, else none.
+/// What commands of a task are confined to: the flag's level, else the configuration's, else the best that can be had.
 pub(crate) fn of_task(options: &TaskOptions, config: &Config) -> Result<Sandbox, Failure> {
-    let level = options.sandbox.as_ref().or(config.sandbox.as_ref());
-    let level = level.map_or(Ok(Level::Off), |level| level.parse()).map_err(Failure::usage)?;
-    Ok(with_secrets(Sandbox::new(level)))
+    let sandbox = configured(options.sandbox.as_deref(), config)?;
+    Ok(if options.network { sandbox.network(Network::Allowed) } else { sandbox })
+}
+
+/// The sandbox of the configuration, with another level if there is one.
+pub(crate) fn configured(level: Option<&str>, config: &Config) -> Result<Sandbox, Failure> {
+    let level = level.or(config.sandbox.as_deref()).map_or(Ok(Level::Best), str::parse).map_err(Failure::usage)?;
+    let network = if config.network == Some(true) { Network::Allowed } else { Network::Denied };
+    Ok(with_secrets(Sandbox::new(level)).network(network).shared())
+}
+
+/// What is in force when a command runs in it there, found out by running one; or why none can run.
+pub(crate) fn in_force(sandbox: &Sandbox, workspace: &Workspace) -> Result<Option<Confined>, String> {
+    if !sandbox.is_on() {
+        return Ok(None);
+    }
+    let fail = |failure: Failure| failure.message;
+    let command = Command::new("true", helper().map_err(fail)?).env(config::command_environment());
+    let running = command.sandbox(sandbox.clone()).run(workspace, |_, _| {});
+    let outcome = task::runtime().map_err(fail)?.block_on(running);
+    outcome.map(|outcome| outcome.confined).map_err(|error| match error {
+        WorkspaceError::Sandbox { reason } => reason,
+        error => error.to_string(),
+    })
+}
+
+/// The same in a line for the user.
+pub(crate) fn words(sandbox: &Sandbox, found: &Result<Option<Confined>, String>) -> String {
+    let network = if sandbox.has_network() { "with the network" } else { "without network" };
+    match found {
+        Ok(Some(confined)) => format!("commands run in a sandbox, {network} ({confined})"),
+        Ok(None) => "commands run without a sandbox, with all your rights".to_owned(),
+        Err(reason) => format!(
+            "commands cannot run, because their sandbox cannot be had: {reason}. `--sandbox off`, or `sandbox = \"off\"` in \
+             config.toml, runs them without"
+        ),
+    }
+}
+
+/// This program, which supervises commands.
+fn helper() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))
 }
 
 /// With what is in the home folder hidden.
@@ -37,10 +76,12 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
     let network = if arguments.network { Network::Allowed } else { Network::Denied };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-    let helper = std::env::current_exe()
-        .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
     let sandbox = with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned());
-    let command = Command::new(line(&arguments.words), helper)
+    if arguments.profile.is_some() {
+        print::out(&sandbox.seatbelt(&workspace).map_err(|error| Failure::usage(error.to_string()))?);
+        return Ok(Exit::Completed);
+    }
+    let command = Command::new(line(&arguments.words), helper()?)
         .env(config::command_environment())
         .captured_bytes(8 << 10, 8 << 10)
         .sandbox(sandbox);
@@ -56,7 +97,8 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
         Some(confined) => {
             print::err(&format!("sabir: the sandbox was {confined}\n"));
             if let Some(note) = &confined.note {
-                print::err(&print::visible(&format!("sabir: {note}\n")));
+                let words = &note.words;
+                print::err(&print::visible(&format!("sabir: {words}\n")));
             }
         }
         None => print::err("sabir: there was no sandbox\n"),

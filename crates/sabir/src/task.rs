@@ -37,12 +37,8 @@ pub(crate) struct Bench {
     pub(crate) prices: Prices,
     /// Interrupts the task.
     pub(crate) cancel: Cancel,
-    /// What the model changes parts of files with.
-    edit_tool: EditTool,
-    /// What commands leave: outputs and jobs.
-    jobs: Arc<Jobs>,
-    /// Takes checkpoints, unless they are off.
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// What its tools work with.
+    pub(crate) means: Means,
     /// What the model is told of its place.
     place: Place,
 }
@@ -63,7 +59,7 @@ pub(crate) struct Means {
     /// What the model changes parts of files with.
     pub(crate) edit_tool: EditTool,
     /// What commands leave: outputs and jobs.
-    pub(crate) jobs: Jobs,
+    pub(crate) jobs: Arc<Jobs>,
     /// Takes checkpoints, unless they are off.
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// What commands are confined to.
@@ -175,22 +171,20 @@ impl Bench {
         limits: Limits,
         place: Option<Place>,
     ) -> Result<Self, Failure> {
-        let Means { edit_tool, jobs, keeper, sandbox } = means;
-        let jobs = Arc::new(jobs);
         let helper = std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?;
         let settings = sabir_tools::Settings {
             workspace: Arc::clone(&workspace),
             helper,
             environment: config::command_environment(),
-            edit_tool,
-            sandbox,
-            jobs: Arc::clone(&jobs),
+            edit_tool: means.edit_tool,
+            sandbox: means.sandbox.clone(),
+            jobs: Arc::clone(&means.jobs),
             reach: sabir_tools::Reach::Public,
         };
         let here = workspace.root().display().to_string();
         let mut tools = sabir_tools::builtin(settings);
-        if let Some(keeper) = &keeper {
+        if let Some(keeper) = &means.keeper {
             tools = Kept::all(tools, keeper);
         }
         if let Some(place) = &place {
@@ -209,9 +203,7 @@ impl Bench {
             max_time: None,
             prices: Prices::default(),
             cancel: Cancel::default(),
-            edit_tool,
-            jobs,
-            keeper,
+            means,
             place,
         })
     }
@@ -253,7 +245,7 @@ impl Bench {
     /// Drives a task to its end. Interrupts (SIGINT, SIGTERM, SIGHUP) cancel it; a second one ends the process.
     pub(crate) fn drive(&self, open: &mut Open, model: &dyn Model, user: &mut dyn User) -> Result<End, Failure> {
         let Open { task, store, first, words } = open;
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.means.keeper {
             keeper.begin(&task.start().task);
         }
         let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
@@ -262,7 +254,7 @@ impl Bench {
             let max_time = self.max_time;
             let driver = Driver { model, registry: &self.registry, store, user, cancel, max_time };
             let ended = driver.run(task, first.take(), words.take()).await;
-            self.jobs.end().await;
+            self.means.jobs.end().await;
             ended
         });
         // A search that is still reading a large tree must not hold up the end; writes are whole or not at all.
@@ -359,14 +351,14 @@ pub(crate) fn new_id() -> TaskId {
 }
 
 /// The outputs and jobs of a task, kept beside its journal in that folder.
-pub(crate) fn jobs(folder: &Path, id: &TaskId) -> Jobs {
-    Jobs::new(folder.join(format!("{id}.outputs")), Lifetime::Lasting)
+pub(crate) fn jobs(folder: &Path, id: &TaskId) -> Arc<Jobs> {
+    Arc::new(Jobs::new(folder.join(format!("{id}.outputs")), Lifetime::Lasting))
 }
 
 /// The outputs and jobs of a task that leaves nothing behind.
-pub(crate) fn passing_jobs() -> Jobs {
+pub(crate) fn passing_jobs() -> Arc<Jobs> {
     let name = format!("sabir-outputs-{}", uuid::Uuid::now_v7().simple());
-    Jobs::new(std::env::temp_dir().join(name), Lifetime::Passing)
+    Arc::new(Jobs::new(std::env::temp_dir().join(name), Lifetime::Passing))
 }
 
 /// A new task with its journal.
@@ -379,7 +371,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         model: plan.model.to_owned(),
         protocol: plan.protocol,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        edit_tool: Some(bench.edit_tool.name().to_owned()),
+        edit_tool: Some(bench.means.edit_tool.name().to_owned()),
         mode: bench.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));

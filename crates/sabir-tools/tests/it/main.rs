@@ -9,13 +9,14 @@ mod files;
 mod hidden;
 mod offer;
 mod races;
+mod walls;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{Access, Permit, Registry, ToolOutput};
 use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::{Bounds, Jobs, Lifetime, Workspace};
+use sabir_workspace::{Bounds, Jobs, Level, Lifetime, Sandbox, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -42,22 +43,27 @@ impl Place {
     }
 
     fn with_settings(edit_tool: EditTool, reach: Reach) -> Self {
-        Self::set_up(edit_tool, reach, Bounds::new())
+        Self::set_up(edit_tool, reach, Bounds::new(), Sandbox::new(Level::Off))
     }
 
     /// With names and places that are kept from the model.
     fn bounded(bounds: Bounds) -> Self {
-        Self::set_up(EditTool::ApplyPatch, Reach::Only(Vec::new()), bounds)
+        Self::set_up(EditTool::ApplyPatch, Reach::Only(Vec::new()), bounds, Sandbox::new(Level::Off))
     }
 
-    fn set_up(edit_tool: EditTool, reach: Reach, bounds: Bounds) -> Self {
+    /// With commands in this sandbox.
+    fn confined(sandbox: Sandbox) -> Self {
+        Self::set_up(EditTool::default(), Reach::Only(Vec::new()), Bounds::new(), sandbox)
+    }
+
+    fn set_up(edit_tool: EditTool, reach: Reach, bounds: Bounds, sandbox: Sandbox) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let registry = Registry::new(builtin(Settings {
             workspace: Arc::new(Workspace::open(root.path()).unwrap().bounded(bounds)),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,
-            sandbox: sabir_workspace::Sandbox::new(sabir_workspace::Level::Off),
+            sandbox,
             jobs: Arc::new(Jobs::new(outside.path().join("outputs"), Lifetime::Lasting)),
             reach,
         }))
@@ -91,13 +97,14 @@ impl Place {
 
     /// Runs a tool, and returns what came while it ran as well.
     fn run(&self, tool: &str, arguments: Value) -> (ToolOutput, String) {
+        self.run_by(&Permit::unjudged(sabir_call::CallId::new("1")), tool, arguments)
+    }
+
+    fn run_by(&self, permit: &Permit, tool: &str, arguments: Value) -> (ToolOutput, String) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (tool, arguments) = (self.registry.get(tool).unwrap(), object(arguments));
         let mut streamed = String::new();
-        let output =
-            runtime.block_on(tool.run(&Permit::unjudged(sabir_call::CallId::new("1")), &arguments, &mut |piece| {
-                streamed.push_str(piece)
-            }));
+        let output = runtime.block_on(tool.run(permit, &arguments, &mut |piece| streamed.push_str(piece)));
         (output, streamed)
     }
 

@@ -20,6 +20,7 @@ use super::object::{Kind, Node, NotKept, ObjectId, Places, Tree, write_tree};
 use super::stamps::{Known, Stamp, Stamps};
 use super::store::Store;
 use crate::files::TEMP_START;
+use crate::sandbox::masks::is_mask;
 
 const MAX_DEPTH: u32 = 200;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -168,7 +169,7 @@ impl<'a> Look<'a> {
         let mut tree = Tree::with_capacity(names.len());
         let mut fresh = Vec::new();
         for name in names {
-            if name.as_os_str().as_bytes().starts_with(TEMP_START.as_bytes()) {
+            if name.as_os_str().as_bytes().starts_with(TEMP_START.as_bytes()) || is_mask(folder, name.as_os_str()) {
                 continue;
             }
             let found = match stat(folder, name.as_os_str()) {

@@ -18,6 +18,7 @@ use super::ignored::{Present, Rules};
 use super::temp::TEMP_START;
 use super::{EntryKind, Workspace};
 use crate::bounds::Hiding;
+use crate::sandbox::masks::is_mask;
 
 const BUFFER_BYTES: usize = 32 << 10;
 /// How often a folder is tried again whose path is just being renamed.
@@ -112,6 +113,7 @@ impl<'a> FolderReader<'a> {
                 b".ignore" => present.ignore = true,
                 b".gitignore" => present.git_ignore = true,
                 name if name.starts_with(TEMP_START.as_bytes()) => continue,
+                _ if is_mask(handle.as_fd(), name) => continue,
                 _ => {}
             }
             bound |= bounds.is_ignore_file(name.as_bytes());

@@ -1,17 +1,20 @@
-//! The launcher: a fresh copy of this program that confines itself and becomes the shell.
+//! The launcher: a copy of the supervisor that confines itself and becomes the shell.
 //!
-//! `__supervise sandbox FD TIER WORDS… -- PROGRAM ARGUMENTS…`. FD is a pipe to the supervisor: `ready VERSION` and the end of the
-//! stream when the program starts, else the number of what failed. Whatever fails, nothing runs.
+//! It is forked, not started anew: the supervisor is a small, fresh process with one thread, and a program's start costs more than
+//! all the walls. Through a pipe it tells the supervisor `ready VERSION`, and the stream ends when the program starts; or the
+//! number of what failed. Whatever fails, nothing runs.
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::stdio::{dup2_stdin, stdout};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
@@ -19,57 +22,74 @@ use rustix::thread::{
 
 use super::namespaces::{Role, enter};
 use super::rights::{Rights, restrict};
+use super::room::Program;
 use super::{Order, Stage, Tier, filter, system};
-
-/// What separates the words from the program.
-pub(super) const END: &str = "--";
+use crate::kernel;
+use crate::supervise::Device;
 
 /// A file may grow to this, in bytes.
 const LARGEST_FILE: u64 = 64 << 30;
 /// How many processes and threads the user may have while the command starts more.
 const PROCESSES: u64 = 16_384;
+/// Where programs that a home folder serves for it keep what they can do without, each with its folder in that of all.
+const CACHES: [(&str, &str); 4] =
+    [("XDG_CACHE_HOME", "other"), ("GOCACHE", "go"), ("npm_config_cache", "npm"), ("PIP_CACHE_DIR", "pip")];
 
-/// Runs the launcher on what follows its word.
-pub(crate) fn main(args: &[OsString]) -> ExitCode {
-    let Some((number, args)) = args.split_first() else { return ExitCode::from(2) };
-    let status = number.to_str().and_then(|number| number.parse().ok()).map(system::inherited);
-    let Some(Ok(status)) = status else { return ExitCode::from(2) };
+/// Goes on in the program, or tells `status` what failed. The answer is the exit code of a process that is done. `parent` is the
+/// supervisor.
+pub(super) fn go_on(order: &Order, tier: Tier, program: &Program<'_>, (parent, status): (Pid, OwnedFd)) -> i32 {
     let mut status = Some(status);
-    let error = match launch(args, &mut status) {
-        Ok(code) => return code,
-        Err(error) => error,
-    };
-    say(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
-    ExitCode::FAILURE
+    match launch(order, tier, program, (parent, &mut status)) {
+        Ok(code) => code,
+        Err(error) => {
+            say(status.as_ref(), &format!("{}\n", error.raw_os_error().unwrap_or(0)));
+            1
+        }
+    }
 }
 
-/// Goes on in the program, or tells what failed.
-fn launch(args: &[OsString], status: &mut Option<OwnedFd>) -> io::Result<ExitCode> {
-    let malformed = || Stage::Order.failed(&io::Error::from_raw_os_error(libc::EINVAL));
-    let end = args.iter().position(|word| word == END).ok_or_else(malformed)?;
-    let (words, program) = args.split_at(end);
-    let (tier, words) = words.split_first().ok_or_else(malformed)?;
-    let tier = if tier == "1" { Tier::One } else { Tier::Two };
-    let order = Order::read(words).ok_or_else(malformed)?;
-    let [_, program, arguments @ ..] = program else { return Err(malformed()) };
-    if let Some(status) = status {
-        fcntl_setfd(status, FdFlags::CLOEXEC).map_err(|error| Stage::Launch.failed(&error.into()))?;
-    }
+fn launch(
+    order: &Order,
+    tier: Tier,
+    program: &Program<'_>,
+    (parent, status): (Pid, &mut Option<OwnedFd>),
+) -> io::Result<i32> {
+    settle(parent, program.device).map_err(|error| Stage::Launch.failed(&error))?;
     if tier == Tier::Two {
-        match enter(&order, status)? {
+        match enter(order, status)? {
             Role::Shell => {}
             Role::Done(code) => return Ok(code),
         }
     }
-    let landlock = confine(&order, tier)?;
+    let landlock = confine(order, tier)?;
     say(status.as_ref(), &format!("ready {}\n", tier.report(landlock)));
-    let tmp = if tier == Tier::Two { "/tmp".into() } else { order.tmp };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    for name in ["TMPDIR", "TMP", "TEMP"] {
-        command.env(name, &tmp);
-    }
+    let mut command = Command::new(program.path);
+    command.args(program.arguments).envs(places(order, tier));
     Err(command.exec())
+}
+
+/// What a fresh process would be: no input, or the terminal, a session of its own, signals as usual, and files in `/proc` that it
+/// may write.
+fn settle(parent: Pid, device: Device) -> io::Result<()> {
+    match device {
+        Device::Pipe => dup2_stdin(rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)?,
+        Device::Terminal => dup2_stdin(stdout())?,
+    }
+    kernel::detach(parent, device)?;
+    Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+}
+
+/// Entries of the environment for temporary files and caches, where they would not lead into a folder that may be written.
+fn places(order: &Order, tier: Tier) -> Vec<(&'static str, OsString)> {
+    let tmp = if tier == Tier::Two { Path::new("/tmp") } else { &order.tmp };
+    let write = order.writable(tier);
+    let is_writable = |name: &str| {
+        std::env::var_os(name).is_some_and(|path| write.iter().any(|folder| Path::new(&path).starts_with(folder)))
+    };
+    let caches = CACHES.iter().filter(|(name, _)| !is_writable(name) && !is_writable("HOME"));
+    let caches = caches.map(|(name, folder)| (*name, tmp.join(".cache").join(folder)));
+    let all = ["TMPDIR", "TMP", "TEMP"].map(|name| (name, tmp.to_path_buf()));
+    all.into_iter().chain(caches).map(|(name, path): (_, PathBuf)| (name, path.into())).collect()
 }
 
 /// Everything that ends in this process and its children alone.

@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -32,7 +31,7 @@ pub(super) enum Role {
     /// The process that is to become the shell.
     Shell,
     /// A process that is done, with its exit code.
-    Done(ExitCode),
+    Done(i32),
 }
 
 /// Makes the namespaces and everything in them. `status` is the pipe to the supervisor.
@@ -50,7 +49,7 @@ pub(super) fn enter(order: &Order, status: &mut Option<OwnedFd>) -> io::Result<R
     }
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Stage::Process.failed(&error.into()))?;
     if is_deserted(status.as_ref()) {
-        return Ok(Role::Done(ExitCode::FAILURE));
+        return Ok(Role::Done(1));
     }
     mounts::arrange(order, &order.guarded).map_err(failed(Stage::Mounts))?;
     if order.network == Network::Denied {
@@ -100,7 +99,7 @@ fn is_deserted(status: Option<&OwnedFd>) -> bool {
 }
 
 /// The first process: reaps until there is nobody left, and says how the shell ended, as two bytes: what, and the number.
-fn reap(shell: Pid, end: OwnedFd) -> ExitCode {
+fn reap(shell: Pid, end: OwnedFd) -> i32 {
     let mut end = Some(fs::File::from(end));
     loop {
         match wait(WaitOptions::empty()) {
@@ -111,7 +110,7 @@ fn reap(shell: Pid, end: OwnedFd) -> ExitCode {
                 }
             }
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return ExitCode::SUCCESS,
+            Err(_) => return 0,
         }
     }
 }
@@ -125,19 +124,19 @@ fn bytes(status: WaitStatus) -> [u8; 2] {
 }
 
 /// Ends as the shell ended.
-fn pass_on(ends: OwnedFd) -> ExitCode {
+fn pass_on(ends: OwnedFd) -> i32 {
     // A key that interrupts is for the shell; this process only waits.
     let _ = kernel::block_signals();
     let mut end = [1, 9];
     let _ = fs::File::from(ends).read_exact(&mut end);
     match end {
-        [0, code] => ExitCode::from(code),
+        [0, code] => code.into(),
         [_, signal] => {
             let _ = kernel::unblock_signals();
             if let Some(signal) = Signal::from_named_raw(signal.into()) {
                 let _ = kill_process(getpid(), signal);
             }
-            ExitCode::from(128_u8.saturating_add(signal))
+            128 + i32::from(signal)
         }
     }
 }

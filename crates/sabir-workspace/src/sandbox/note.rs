@@ -11,57 +11,71 @@ use crate::protect;
 /// How much of the line is repeated, in characters.
 const SHOWN: usize = 200;
 
-/// What an error is about.
+/// What may have stopped a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Which kind of wall it was.
+    pub wall: Wall,
+    /// The line that speaks of it, the rule, and what the sandbox allows, in sentences.
+    pub words: String,
+}
+
+/// A wall of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About {
-    File,
+pub enum Wall {
+    /// Files, privileges, other processes.
+    Files,
+    /// The network.
     Network,
 }
 
 /// Words of errors, in lower case.
-const WORDS: [(&str, About); 16] = [
-    ("read-only file system", About::File),
-    ("permission denied", About::File),
-    ("operation not permitted", About::File),
-    ("permissionerror", About::File),
-    ("eacces", About::File),
-    ("eperm", About::File),
-    ("erofs", About::File),
-    ("could not resolve", About::Network),
-    ("name resolution", About::Network),
-    ("name or service not known", About::Network),
-    ("network is unreachable", About::Network),
-    ("no route to host", About::Network),
-    ("enotfound", About::Network),
-    ("enetunreach", About::Network),
-    ("eai_again", About::Network),
-    ("dns error", About::Network),
+const WORDS: [(&str, Wall); 16] = [
+    ("read-only file system", Wall::Files),
+    ("permission denied", Wall::Files),
+    ("operation not permitted", Wall::Files),
+    ("permissionerror", Wall::Files),
+    ("eacces", Wall::Files),
+    ("eperm", Wall::Files),
+    ("erofs", Wall::Files),
+    ("could not resolve", Wall::Network),
+    ("name resolution", Wall::Network),
+    ("name or service not known", Wall::Network),
+    ("network is unreachable", Wall::Network),
+    ("no route to host", Wall::Network),
+    ("enotfound", Wall::Network),
+    ("enetunreach", Wall::Network),
+    ("eai_again", Wall::Network),
+    ("dns error", Wall::Network),
 ];
 
 /// The note for a failed command, if its output holds an error that the sandbox may have caused.
-pub(super) fn note(order: &Order, tier: Tier, output: &str) -> Option<String> {
-    let (line, about) = output.lines().rev().find_map(|line| {
+pub(super) fn note(order: &Order, tier: Tier, output: &str) -> Option<Note> {
+    let (line, wall) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
-        WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, about)| (line.trim(), about))
+        WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| (line.trim(), wall))
     })?;
-    let about = if about == About::File && speaks_of_network(line) { About::Network } else { about };
-    if (about, order.network) == (About::Network, Network::Allowed) {
+    let wall = if wall == Wall::Files && speaks_of_network(line) { Wall::Network } else { wall };
+    if (wall, order.network) == (Wall::Network, Network::Allowed) {
         return None;
     }
-    let rule = match about {
-        About::Network => "it has no network".to_owned(),
-        About::File => rule(order, tier, line),
+    let rule = match wall {
+        Wall::Network => "it has no network".to_owned(),
+        Wall::Files => rule(order, tier, line),
     };
     let shown: String = line.chars().take(SHOWN).collect();
     let list =
         |paths: &[PathBuf]| paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ");
     let tmp = if tier == Tier::Two { "/tmp" } else { "$TMPDIR" };
     let network = if order.network == Network::Denied { "no network" } else { "the network, but no unix sockets" };
-    Some(format!(
-        "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. It can write in {} and {tmp}, and has \
-         {network}. Work within that, or tell the user what is needed.",
-        list(&order.write)
-    ))
+    let places = match order.write.as_slice() {
+        [] => format!("As a command that only reads, it can write in {tmp} alone"),
+        write => format!("It can write in {} and {tmp}", list(write)),
+    };
+    let words = format!(
+        "The command ran in a sandbox (level {tier}), which may be why `{shown}`: {rule}. {places}, and has {network}."
+    );
+    Some(Note { wall, words })
 }
 
 fn speaks_of_network(line: &str) -> bool {
@@ -73,10 +87,11 @@ fn speaks_of_network(line: &str) -> bool {
 fn rule(order: &Order, tier: Tier, line: &str) -> String {
     let none =
         "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
-    let Some((workspace, path)) = order.write.first().zip(path(line)) else { return none.to_owned() };
-    let inside = match path.is_absolute() {
-        true => path.strip_prefix(workspace).ok(),
-        false => Some(path),
+    let Some(path) = path(line) else { return none.to_owned() };
+    let inside = match (path.is_absolute(), order.write.first()) {
+        (true, Some(workspace)) => path.strip_prefix(workspace).ok(),
+        (false, Some(_)) => Some(path),
+        (_, None) => None,
     };
     let shown = path.display();
     if let Some(reason) = inside.and_then(protect::reason).filter(|_| tier == Tier::Two) {
@@ -102,11 +117,20 @@ fn path(line: &str) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Guarded, Level};
+    use crate::sandbox::{Guarded, Level, Stay};
 
     fn order(network: Network) -> Order {
         let (write, read, hide) = (vec!["/w".into()], Vec::new(), vec!["/h/.ssh".into()]);
-        Order { level: Level::Two, network, write, read, hide, tmp: "/tmp/s".into(), guarded: Guarded::default() }
+        Order {
+            level: Level::Two,
+            network,
+            write,
+            read,
+            hide,
+            tmp: "/tmp/s".into(),
+            stay: Stay::Command,
+            guarded: Guarded::default(),
+        }
     }
 
     #[track_caller]
@@ -114,7 +138,9 @@ mod tests {
         let found = note(&order(Network::Denied), Tier::Two, output);
         match expected {
             None => assert_eq!(found, None),
-            Some(words) => assert!(found.as_deref().unwrap_or_default().contains(words), "{output}: {found:?}"),
+            Some(words) => {
+                assert!(found.as_ref().is_some_and(|note| note.words.contains(words)), "{output}: {found:?}")
+            }
         }
     }
 

@@ -1,25 +1,35 @@
-//! What a sandbox is to be, on its way from the agent through the supervisor to the launcher: as words of a command line.
+//! What a sandbox is to be, on its way from the agent to the supervisor: as words of a command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::{Level, Network, Tier};
+use super::{Level, Network, Tier, room};
 
 /// All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) level: Level,
     pub(crate) network: Network,
-    /// Folders that may be written, the workspace first.
+    /// Folders that may be written, the workspace first; none for a command that only reads.
     pub(crate) write: Vec<PathBuf>,
     /// What stays visible, and outside of `write`.
     pub(crate) read: Vec<PathBuf>,
     /// What is there and hidden.
     pub(crate) hide: Vec<PathBuf>,
-    /// The private temporary folder, which the supervisor makes and removes.
+    /// The private temporary folder.
     pub(crate) tmp: PathBuf,
+    pub(crate) stay: Stay,
     /// What the supervisor found out of the workspace.
     pub(crate) guarded: Guarded,
+}
+
+/// How long the temporary folder stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// As long as the command: the supervisor makes and removes it.
+    Command,
+    /// As long as the agent holds it.
+    Task,
 }
 
 /// Protected paths at the top of the workspace.
@@ -38,6 +48,7 @@ impl Order {
         let mut words: Vec<OsString> = vec!["level".into(), self.level.to_string().into()];
         let network = if self.network == Network::Allowed { "allowed" } else { "denied" };
         words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
+        words.extend(["stay".into(), if self.stay == Stay::Task { "task" } else { "command" }.into()]);
         let Guarded { pinned, existing, missing } = &self.guarded;
         let lists = [
             ("write", &self.write),
@@ -55,7 +66,7 @@ impl Order {
 
     /// Reads what [`words`](Self::words) wrote.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
-        let (mut level, mut network, mut tmp) = (None, None, None);
+        let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
         let (mut write, mut read, mut hide, mut guarded) = (Vec::new(), Vec::new(), Vec::new(), Guarded::default());
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
@@ -65,6 +76,8 @@ impl Order {
                 "network" if value == "allowed" => network = Some(Network::Allowed),
                 "network" if value == "denied" => network = Some(Network::Denied),
                 "tmp" => tmp = Some(path),
+                "stay" if value == "task" => stay = Some(Stay::Task),
+                "stay" if value == "command" => stay = Some(Stay::Command),
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
@@ -74,7 +87,14 @@ impl Order {
                 _ => return None,
             }
         }
-        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, guarded })
+        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, stay: stay?, guarded })
+    }
+
+    /// Removes what the supervisor was to remove, and did unless it was killed.
+    pub(crate) fn tidy(&self) {
+        if self.stay == Stay::Command {
+            room::remove(&self.tmp);
+        }
     }
 
     /// The folders in which a confined command writes.
@@ -102,6 +122,7 @@ mod tests {
             read: paths(&["/level"]),
             hide: paths(&["/h/.ssh", "/h/.aws"]),
             tmp: "/tmp/x".into(),
+            stay: Stay::Task,
             guarded: Guarded {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),

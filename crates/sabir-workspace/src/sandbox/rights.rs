@@ -13,6 +13,8 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
+use rustix::fs::{FileType, fstat};
+
 use super::{Network, Tier};
 
 /// Without this (Linux 6.2) truncation is not controlled, and the tier cannot be had.
@@ -94,7 +96,8 @@ fn device_nodes() -> BitFlags<AccessFs> {
 /// Adds a rule. What is not there needs none; a file takes only the rights that files have.
 fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     let Ok(handle) = PathFd::new(path) else { return Ok(rules) };
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+    let is_folder = fstat(&handle).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+    let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
     if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(handle, access)) }
 }
 

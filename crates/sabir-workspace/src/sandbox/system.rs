@@ -1,13 +1,10 @@
 //! The calls to the kernel that a sandbox needs and no safe interface offers.
-#![expect(
-    unsafe_code,
-    reason = "fork, mount attributes, seccomp filters and inherited descriptors have no safe interface"
-)]
+#![expect(unsafe_code, reason = "fork, mount attributes and seccomp filters have no safe interface")]
 
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -27,16 +24,6 @@ pub(super) enum Kin {
     Child,
     /// This process's parent's.
     Sibling,
-}
-
-/// Takes a descriptor that was handed down by number.
-pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: fcntl with F_GETFD only looks; it fails for a number that is not open.
-    if number <= 2 || unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-        return Err(io::Error::from_raw_os_error(libc::EBADF));
-    }
-    // SAFETY: the number is open, and nothing else in this fresh process knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// Starts a process that goes on from here with a copy of everything. Only for a process without other threads.

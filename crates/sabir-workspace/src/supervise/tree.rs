@@ -34,6 +34,30 @@ pub(crate) fn running() -> usize {
     descendants().into_iter().filter(|below| !is_dead(below.pid)).count()
 }
 
+/// Whether the processes below this one take more memory than that, in KiB. What they share counts once, where the kernel tells
+/// it; asking for that is slow, so it is asked only when the plain sum is too much.
+pub(crate) fn exceed(limit_kib: u64) -> bool {
+    let all = descendants();
+    let plain = |pid: Pid| field(&format!("/proc/{pid}/status"), "VmRSS:").unwrap_or(0);
+    if all.iter().map(|below| plain(below.pid)).sum::<u64>() <= limit_kib {
+        return false;
+    }
+    let fair = |pid: Pid| field(&format!("/proc/{pid}/smaps_rollup"), "Pss:").unwrap_or_else(|| plain(pid));
+    all.iter().map(|below| fair(below.pid)).sum::<u64>() > limit_kib
+}
+
+/// The memory of the machine, in KiB.
+pub(crate) fn machine_memory() -> Option<u64> {
+    field("/proc/meminfo", "MemTotal:")
+}
+
+/// A number in a file of lines with a name in front.
+fn field(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// Whether the state, the first field after the name, is that of a dead process.
 fn is_zombie(stat: &str) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))

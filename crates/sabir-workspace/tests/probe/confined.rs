@@ -31,7 +31,7 @@ pub(crate) fn confined(args: &[OsString]) -> Option<ExitCode> {
     match runtime.block_on(command.run(&workspace, |_, _| {})) {
         Ok(outcome) => {
             let (level, note) = match outcome.confined {
-                Some(confined) => (confined.to_string(), confined.note.unwrap_or_default()),
+                Some(confined) => (confined.to_string(), confined.note.map(|note| note.words).unwrap_or_default()),
                 None => ("off".to_owned(), String::new()),
             };
             println!("{:?} {}\n{level}\n{note}\n{}", outcome.end, outcome.survivors, outcome.output.text());

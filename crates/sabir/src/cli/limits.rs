@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::Whole;
 
@@ -116,7 +116,17 @@ pub(crate) struct SandboxArguments {
     /// The folder to work in.
     #[arg(long, short = 'C')]
     pub(crate) folder: Option<PathBuf>,
+    /// Run nothing, and print what the sandbox would be as the profile of another system. It was never tried there.
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<Profile>,
     /// The command: one word is a line for the shell, several are a program and its arguments.
-    #[arg(required = true, last = true)]
+    #[arg(required_unless_present = "profile", last = true)]
     pub(crate) words: Vec<String>,
+}
+
+/// How another system spells a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// For `sandbox-exec` of macOS.
+    Seatbelt,
 }

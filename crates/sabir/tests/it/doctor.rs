@@ -143,6 +143,6 @@ fn without_a_model_it_says_what_is_there_and_no_key() {
         }
     };
     check(0o600, "text", 0, &["box (configuration)", "groq (GROQ_API_KEY)", "sandbox", "journals"]);
-    check(0o600, "json", 0, &["\"sandbox\":{\"level\":\"none\"", "\"version\"", "GROQ_API_KEY"]);
+    check(0o600, "json", 0, &["\"sandbox\":{\"asked\":\"best\",\"level\":\"", "\"version\"", "GROQ_API_KEY"]);
     check(0o644, "text", 2, &["chmod 600"]);
 }

@@ -1,6 +1,8 @@
 //! `sabir sandbox`, and the sandbox of tasks' commands.
 
-use crate::world::{World, stderr, stdout};
+use serde_json::{Value, json};
+
+use crate::world::{WAYS, World, code, events, names, processes_with, stderr, stdout, turn};
 
 /// Arguments in front of the command, the command, and its exit code, output and the beginning of what is said of the level.
 #[track_caller]
@@ -32,4 +34,118 @@ fn secrets_of_the_home_are_hidden() {
         let output = world.sabir().args(["sandbox", "--level", level, "--", "cat ~/.ssh/id"]).output().unwrap();
         assert_eq!(output.status.code(), Some(expected), "level {level}: {}", stderr(&output));
     }
+}
+
+/// Runs one command in a task, and says what the model got, and what the user read.
+fn task(options: &[&str], arguments: Value) -> (World, String, String) {
+    let (world, way) = (World::new(), WAYS[1]);
+    let turns = [
+        turn("", vec![("execute_command", arguments)]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    let output = world.run(&provider, way, &[options, &["--output", "events", "go"]].concat());
+    let results: Vec<_> =
+        events(&output).into_iter().filter(|event| event.to_string().contains("\"ending\"")).collect();
+    let content = results.iter().find_map(|event| find(event, "content")).unwrap_or_default();
+    (world, content, stderr(&output))
+}
+
+/// The first string of that name, however deep.
+fn find(value: &Value, name: &str) -> Option<String> {
+    match value {
+        Value::Object(fields) => fields
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+            .or_else(|| fields.values().find_map(|inner| find(inner, name))),
+        Value::Array(all) => all.iter().find_map(|inner| find(inner, name)),
+        _ => None,
+    }
+}
+
+#[test]
+fn commands_of_tasks_are_confined_unless_told_otherwise() {
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let line = format!("echo x > {}/new; echo over", outside.path().display());
+    let exact = format!("command={line}");
+    let (_, result, said) = task(&["--approve", &exact], json!({"command": line}));
+    assert!(said.contains("sabir: commands run in a sandbox, without network (level "), "{said}");
+    assert!(!outside.path().join("new").exists(), "{result}");
+    let (_, result, said) = task(&["--approve", &exact, "--sandbox", "off"], json!({"command": line}));
+    assert!(said.contains("sabir: commands run without a sandbox, with all your rights"), "{said}");
+    assert!(outside.path().join("new").exists(), "{result}");
+    let (_, _, said) = task(&["--network"], json!({"command": "true"}));
+    assert!(said.contains("commands run in a sandbox, with the network"), "{said}");
+}
+
+#[test]
+fn nobody_leaves_the_sandbox_unasked() {
+    for options in [&["--approve", "all"][..], &["--approve", "commands", "--approve", "command=touch left"]] {
+        let (world, result, _) = task(options, json!({"command": "touch left", "unconfined": true}));
+        assert!(result.contains("runs outside of the sandbox"), "{result}");
+        assert_eq!(names(world.work.path()), [""; 0]);
+        let (world, result, _) =
+            task(&[options, &["--sandbox", "off"]].concat(), json!({"command": "touch left", "unconfined": true}));
+        assert_eq!(names(world.work.path()), ["left"], "{result}");
+    }
+}
+
+#[test]
+fn who_only_reads_may_not_even_write_what_it_could() {
+    // A program of the repository's name in front of the known one would be asked about; a test cannot make a wrong judgement, so
+    // it looks at the mounts, or the rights, of a right one.
+    let (_, result, _) = task(&[], json!({"command": "test -w . && echo writable || echo read-only"}));
+    let level_2 = task(&[], json!({"command": "true"})).2.contains("(level 2");
+    if level_2 {
+        assert!(result.contains("read-only"), "{result}");
+    }
+}
+
+#[test]
+fn nothing_of_a_task_stays() {
+    let left = |mark: &str| processes_with(&format!("sleep\u{0}9{mark}"));
+    for (level, mark) in [("1", "1061"), ("best", "1062")] {
+        let tree = format!(
+            "(setsid sh -c \"trap '' TERM HUP; sleep 9{mark}\" &); sh -c 'sh -c \"sleep 9{mark} & exit\" & exit'; \
+             nohup sleep 9{mark} & trap '' TERM; kill -9 $PPID 2>/dev/null; echo kept > $TMPDIR/x; sleep 9{mark}"
+        );
+        for background in [false, true] {
+            let options = ["--approve", "all", "--sandbox", level];
+            let (_, result, said) = task(&options, json!({"command": tree, "background": background, "timeout": 2}));
+            assert!(said.contains("commands run in a sandbox"), "{said}");
+            assert_eq!(left(mark), Vec::<String>::new(), "{level} {background}: {result}");
+        }
+    }
+    let mine = |entry: &std::fs::DirEntry| {
+        let fresh = entry
+            .metadata()
+            .and_then(|found| found.modified())
+            .is_ok_and(|time| time.elapsed().is_ok_and(|ago| ago.as_secs() < 1));
+        entry.file_name().to_string_lossy().starts_with("sabir-task-") && fresh && entry.path().join("x").exists()
+    };
+    let kept = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().filter(mine).count();
+    assert_eq!(kept, 0);
+}
+
+#[test]
+fn a_level_that_cannot_be_had_runs_nothing_and_says_why() {
+    // Landlock and the filter need no privileges, so a machine without them cannot be made here; a folder that is to be written
+    // and is not there stops every command as well.
+    let world = World::new();
+    let output =
+        world.sabir().args(["sandbox", "--level", "2", "--write", "/no/such", "--", "touch ran"]).output().unwrap();
+    assert_eq!((code(&output), world.work.path().join("ran").exists()), (2, false), "{}", stderr(&output));
+}
+
+#[test]
+fn the_profile_for_macos_is_printed() {
+    let world = World::new();
+    let output = world.sabir().args(["sandbox", "--profile", "seatbelt"]).output().unwrap();
+    let text = stdout(&output);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let work = world.work.path().canonicalize().unwrap();
+    assert!(text.starts_with("(version 1)\n(deny default)\n"), "{text}");
+    assert!(text.contains(&format!("(allow file-write* (subpath \"{}\")", work.display())), "{text}");
 }

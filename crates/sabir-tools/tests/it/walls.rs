@@ -1,0 +1,168 @@
+//! Commands in a sandbox: what they ask for beyond it, and what they are held to.
+
+use std::io::Write;
+
+use sabir_agent::{Access, Beyond, Permit};
+use sabir_call::CallId;
+use sabir_workspace::{Level, Network, Sandbox};
+use serde_json::{Value, json};
+
+use crate::Place;
+
+/// The levels that this machine has.
+fn levels() -> Vec<Level> {
+    let has = |level: &Level| {
+        let (output, _) = Place::confined(Sandbox::new(*level)).run("execute_command", json!({"command": "true"}));
+        if output.failed {
+            let _ = writeln!(std::io::stderr(), "skipped: level {level}: {}", output.content);
+        }
+        !output.failed
+    };
+    [Level::One, Level::Two].into_iter().filter(has).collect()
+}
+
+/// What a place says to a command.
+#[track_caller]
+fn check(place: &Place, arguments: Value, (failed, words): (bool, &str)) {
+    let (output, _) = place.run("execute_command", arguments);
+    assert_eq!(output.failed, failed, "{}", output.content);
+    assert!(output.content.contains(words), "{}", output.content);
+}
+
+#[test]
+fn what_is_asked_for_beyond() {
+    let beyond = |sandbox: &Sandbox, more: Value| {
+        let mut arguments = json!({"command": "true"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        match Place::confined(sandbox.clone()).access("execute_command", arguments) {
+            Access::Command { beyond, .. } => beyond,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (off, on) = (Sandbox::new(Level::Off), Sandbox::new(Level::Best));
+    let online = on.clone().network(Network::Allowed);
+    for (more, [without, within, with_network]) in [
+        (json!({}), [Beyond::Nothing; 3]),
+        (json!({"network": false, "unconfined": false}), [Beyond::Nothing; 3]),
+        (json!({"network": true}), [Beyond::Nothing, Beyond::Network, Beyond::Nothing]),
+        (json!({"unconfined": true}), [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined]),
+        (json!({"network": true, "unconfined": true}), [Beyond::Nothing, Beyond::Unconfined, Beyond::Unconfined]),
+    ] {
+        assert_eq!(beyond(&off, more.clone()), without, "{more}");
+        assert_eq!(beyond(&on, more.clone()), within, "{more}");
+        assert_eq!(beyond(&online, more.clone()), with_network, "{more}");
+    }
+}
+
+#[test]
+fn what_was_permitted_is_what_is_had() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level));
+        let outside = place.outside.path().join("new");
+        let line = format!("echo x > {}", outside.display());
+        check(&place, json!({"command": line}), (true, "call again with unconfined: the user is asked."));
+        assert!(!outside.exists());
+        check(&place, json!({"command": line, "unconfined": true}), (false, "Exit code 0"));
+        assert!(outside.exists());
+        let line = "echo 'curl: (6) Could not resolve host: example.org' >&2; exit 6";
+        check(&place, json!({"command": line}), (true, "call again with network: the user is asked."));
+        // Who has it needs no advice.
+        check(&place, json!({"command": line, "network": true}), (true, "example.org"));
+        let (output, _) = place.run("execute_command", json!({"command": line, "network": true}));
+        assert!(!output.content.contains("sandbox"), "{}", output.content);
+    }
+}
+
+#[test]
+fn who_only_reads_cannot_write() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level).shared());
+        place.put("inside", "old");
+        let permit = Permit { only_reads: true, ..Permit::unjudged(CallId::new("1")) };
+        let line = "cat inside; echo x > inside; echo x > new; rm inside; mkdir folder; echo y > $TMPDIR/note; cat $TMPDIR/note";
+        let (output, _) = place.run_by(&permit, "execute_command", json!({"command": line}));
+        assert!(output.content.starts_with("Exit code 0. Output:\nold") && output.content.ends_with('y'), "{output:?}");
+        assert_eq!(place.get("inside"), "old", "level {level}");
+        assert!(!place.inner("new").exists() && !place.inner("folder").exists(), "level {level}");
+        let (output, _) = place.run_by(&permit, "execute_command", json!({"command": "echo x > inside"}));
+        assert!(output.content.contains("As a command that only reads, it can write in"), "{}", output.content);
+    }
+}
+
+#[test]
+fn git_can_be_asked_by_who_only_reads() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level));
+        let init = "export HOME=$PWD; git init -q . && git add -A && git -c user.name=a -c user.email=b commit -qm c";
+        place.put("a.txt", "old");
+        check(&place, json!({"command": init}), (false, "Exit code 0"));
+        place.put("a.txt", "new");
+        let permit = Permit { only_reads: true, ..Permit::unjudged(CallId::new("1")) };
+        let (output, _) =
+            place.run_by(&permit, "execute_command", json!({"command": "git status --short; git diff --stat"}));
+        assert!(output.content.starts_with("Exit code 0. Output:\n M a.txt\n a.txt | 2 +-"), "{}", output.content);
+    }
+}
+
+#[test]
+fn commands_of_a_task_share_a_temporary_folder() {
+    for level in levels() {
+        let sandbox = Sandbox::new(level).shared();
+        let place = Place::confined(sandbox.clone());
+        check(&place, json!({"command": "echo kept > $TMPDIR/x; echo $TMPDIR"}), (false, "/tmp"));
+        check(&place, json!({"command": "cat $TMPDIR/x"}), (false, "kept"));
+        check(
+            &Place::confined(Sandbox::new(level).shared()),
+            json!({"command": "cat $TMPDIR/x"}),
+            (true, "No such file"),
+        );
+        if level == Level::Two {
+            check(&place, json!({"command": "cat /tmp/x /var/tmp/x"}), (false, "kept\nkept"));
+        }
+    }
+}
+
+#[test]
+fn caches_can_be_written() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level).shared());
+        let line =
+            "for d in $XDG_CACHE_HOME $GOCACHE $npm_config_cache $PIP_CACHE_DIR; do mkdir -p $d/a && echo made; done";
+        check(&place, json!({"command": line}), (false, "made\nmade\nmade\nmade"));
+    }
+}
+
+#[test]
+fn a_job_tells_of_its_walls() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level));
+        let line = format!("echo x > {}/new", place.outside.path().display());
+        let words = "which may be why";
+        check(&place, json!({"command": line, "background": true}), (true, words));
+        let (output, _) = place.run("read_command_output", json!({"output": 1, "start_line": 1}));
+        assert!(
+            output.content.contains(words) && output.content.contains(&format!("level {level}")),
+            "{}",
+            output.content
+        );
+    }
+}
+
+#[test]
+fn what_a_job_needs_in_the_folder_is_not_seen() {
+    for level in levels() {
+        let place = Place::confined(Sandbox::new(level));
+        place.put("a.txt", "text");
+        check(&place, json!({"command": "git init -q ."}), (false, "Exit code 0"));
+        check(&place, json!({"command": "echo up; sleep 1000", "background": true}), (false, "runs in the background"));
+        let (listed, _) = place.run("list_files", json!({"path": ".", "recursive": true}));
+        assert!(!listed.content.contains(".vscode") && listed.content.contains("a.txt"), "{}", listed.content);
+        let mut git = std::process::Command::new("git");
+        let status = git.args(["status", "--short"]).current_dir(place.root.path()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&status.stdout), "?? a.txt\n");
+        assert_eq!(String::from_utf8_lossy(&status.stderr), "");
+        place.run("stop_command", json!({"job": 1}));
+        let names = std::fs::read_dir(place.root.path()).unwrap().count();
+        assert_eq!(names, 2, "level {level}");
+    }
+}

@@ -1,0 +1,260 @@
+//! Masks: something empty in the place of protected names that are missing, so that a command of tier 2 cannot make them.
+//!
+//! Only what exists can be mounted over, so while such a command runs the masks stand in the real workspace. A mask is known by
+//! itself, not by who made it: an empty folder or file of a mode that nobody else gives to one. Everything of ours that lists,
+//! searches or keeps the workspace passes over it ([`is_mask`]), git sees no empty folder, and whoever comes next knows what a
+//! killed supervisor left.
+//!
+//! Commands that run at the same time share the masks. Each holds a shared lock on the workspace folder; who leaves asks for
+//! the whole lock, and gets it only if nobody else is there: then it removes all masks. On a file system without locks each
+//! leaves them to the next, which is the same as after a kill.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, flock, statat};
+
+use super::Guarded;
+use crate::protect;
+
+/// Protected names that a command cannot make at the top of the workspace where they are missing, and what stands in their place
+/// meanwhile. Mostly an empty folder, also for the names of files: git does not see it, and so it cannot be committed.
+const MASKED: [(&str, Kind); 23] = [
+    (".git/hooks", Kind::Folder),
+    (".git/config", Kind::File),
+    (".git/config.worktree", Kind::File),
+    (".husky", Kind::Folder),
+    (".vscode", Kind::Folder),
+    (".idea", Kind::Folder),
+    (".zed", Kind::Folder),
+    (".devcontainer", Kind::Folder),
+    (".envrc", Kind::Folder),
+    (".npmrc", Kind::Folder),
+    (".yarnrc.yml", Kind::Folder),
+    (".cargo/config.toml", Kind::Nothing),
+    (".cargo/config", Kind::Nothing),
+    (".github/workflows", Kind::Folder),
+    (".gitlab-ci.yml", Kind::Folder),
+    (".circleci", Kind::Folder),
+    (".claude", Kind::Folder),
+    (".cursor", Kind::Folder),
+    (".codex", Kind::Folder),
+    (".mcp.json", Kind::Folder),
+    (".sabir", Kind::Folder),
+    ("AGENTS.md", Kind::Folder),
+    ("CLAUDE.md", Kind::Folder),
+];
+
+/// What of git's folder a command may write: everything that makes no program run.
+const GIT: &str = ".git";
+
+/// The modes that make an empty folder or file a mask. Readable, so that git outside does not complain.
+const FOLDER_MODE: u32 = 0o1555;
+const FILE_MODE: u32 = 0o1444;
+const MODE_BITS: u32 = 0o7777;
+
+/// How often, and how long apart, the lock is tried: who has all of it is about to be done, or no part of this.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Folder,
+    /// Cargo takes neither a folder nor, in a repository, should an empty file be seen: only a missing parent is masked.
+    Nothing,
+}
+
+/// The masks of one workspace, as long as a command needs them.
+#[derive(Debug)]
+pub(super) struct Masks {
+    top: PathBuf,
+    /// Holds a part of the lock; the whole of it while removing.
+    lock: File,
+}
+
+impl Masks {
+    /// Finds the protected paths at the top of the workspace, and puts masks in the place of missing ones.
+    pub(super) fn put(top: &Path) -> io::Result<(Self, Guarded)> {
+        let masks = Self { top: top.to_path_buf(), lock: File::open(top)? };
+        for _ in 0..TRIES {
+            if flock(&masks.lock, FlockOperation::NonBlockingLockShared).is_ok() {
+                break;
+            }
+            sleep(PAUSE);
+        }
+        let mut guarded = Guarded::default();
+        for entry in fs::read_dir(top)?.flatten() {
+            let name = entry.file_name();
+            // A link is covered where it leads, if that is protected.
+            let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || (kind.is_dir() && name != GIT));
+            if plain && protect::reason(Path::new(&name)).is_some() {
+                guarded.existing.push(entry.path());
+            }
+        }
+        let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
+        let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
+        guarded.existing.extend(modules.filter(|path| path.exists()));
+        for (name, kind) in MASKED {
+            guard_name(top, name, kind, &mut guarded)?;
+        }
+        guarded.existing.sort();
+        guarded.existing.dedup();
+        guarded.pinned.dedup();
+        Ok((masks, guarded))
+    }
+}
+
+/// Removes all masks, unless another command needs them.
+impl Drop for Masks {
+    fn drop(&mut self) {
+        if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        for (name, _) in MASKED {
+            let path = self.top.join(name);
+            remove(&path);
+            if let Some(parent) = path.parent().filter(|parent| *parent != self.top) {
+                remove(parent);
+            }
+        }
+    }
+}
+
+fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
+    let path = top.join(name);
+    let parent = path.parent().filter(|parent| *parent != top);
+    let exists = |path: &Path| fs::symlink_metadata(path).ok();
+    let covered = |parent: &Path| guarded.existing.iter().chain(&guarded.missing).any(|path| path == parent);
+    match (exists(&path), parent.map(|parent| (parent, exists(parent)))) {
+        // Covered as a whole, or the parent is a file or a link to elsewhere.
+        (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
+        // Another command's mask for it.
+        (_, Some((parent, Some(found)))) if has_mark(&found) => guarded.missing.push(parent.to_path_buf()),
+        (_, Some((parent, None))) => make(parent, Kind::Folder, guarded)?,
+        (Some(found), parent) => {
+            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            if !found.is_symlink() {
+                guarded.existing.push(path);
+            }
+        }
+        (None, parent) => {
+            guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));
+            make(&path, kind, guarded)?;
+        }
+    }
+    Ok(())
+}
+
+fn make(path: &Path, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
+    let made = match kind {
+        Kind::Folder => fs::create_dir(path).map(|()| FOLDER_MODE),
+        Kind::File => File::create_new(path).map(|_| FILE_MODE),
+        Kind::Nothing => return Ok(()),
+    };
+    match made {
+        Ok(mode) => fs::set_permissions(path, Permissions::from_mode(mode))?,
+        // Another command made it a moment ago.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    guarded.missing.push(path.to_path_buf());
+    Ok(())
+}
+
+/// Removes a mask. Where somebody outside made something of it, that stays, as if it had been made by them.
+fn remove(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if !has_mark(&found) {
+        return;
+    }
+    let gone = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    if gone.is_err() {
+        // Not empty any more; who may not change it has to live with its mode.
+        let _ = fs::set_permissions(path, Permissions::from_mode(0o755));
+    }
+}
+
+fn has_mark(found: &fs::Metadata) -> bool {
+    is_marked(found.mode(), found.len())
+}
+
+/// Whether something of this mode and length is a mask, if it is empty and has the name of one.
+fn is_marked(mode: u32, length: u64) -> bool {
+    match FileType::from_raw_mode(mode) {
+        FileType::Directory => mode & MODE_BITS == FOLDER_MODE,
+        FileType::RegularFile => mode & MODE_BITS == FILE_MODE && length == 0,
+        _ => false,
+    }
+}
+
+/// The names at the top of a workspace that a command may not make.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    MASKED.iter().map(|(name, _)| *name)
+}
+
+/// Whether this name in a folder is a mask: nothing that belongs to the user, and gone when the command is.
+pub(crate) fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
+    // All but a few names are told apart without a look at the disk.
+    let is_name = |(masked, _): &(&str, Kind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
+    MASKED.iter().any(is_name)
+        && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn names(top: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(top).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn masks_are_shared_and_go_with_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(".git")).unwrap();
+        fs::write(folder.path().join("CLAUDE.md"), "be good").unwrap();
+        let (first, guarded) = Masks::put(folder.path()).unwrap();
+        assert!(guarded.missing.contains(&folder.path().join(".git/config")), "{guarded:?}");
+        let (second, _) = Masks::put(folder.path()).unwrap();
+        drop(first);
+        assert!(folder.path().join(".vscode").exists());
+        let handle = File::open(folder.path()).unwrap();
+        for name in names(folder.path()) {
+            let ours = is_mask(handle.as_fd(), name.as_ref());
+            assert_eq!(ours, !["CLAUDE.md", ".git"].contains(&name.as_str()), "{name}");
+        }
+        drop(second);
+        assert_eq!(names(folder.path()), [".git", "CLAUDE.md"]);
+        assert_eq!(names(&folder.path().join(".git")), [""; 0]);
+    }
+
+    #[test]
+    fn what_was_left_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (killed, _) = Masks::put(folder.path()).unwrap();
+        // What a kill does: the lock goes, the masks stay.
+        let Masks { top, lock } = &killed;
+        flock(lock, FlockOperation::Unlock).unwrap();
+        let (next, guarded) = Masks::put(top).unwrap();
+        assert!(guarded.missing.iter().chain(&guarded.existing).any(|path| path.ends_with(".idea")));
+        fs::write(folder.path().join(".idea/made-by-the-user"), "").unwrap();
+        drop(next);
+        assert_eq!(names(folder.path()), [".idea"]);
+        drop(killed);
+        assert_eq!(names(folder.path()), [".idea"]);
+    }
+}

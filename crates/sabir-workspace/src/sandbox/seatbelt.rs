@@ -1,0 +1,103 @@
+//! The profile for macOS's `sandbox-exec` that says what the other walls say on Linux.
+//!
+//! **Untested**: it was written from Apple's and others' profiles, without a Mac to try it on, and nothing runs it yet. `sabir
+//! sandbox --profile seatbelt` prints it, so that who has a Mac can: `sandbox-exec -p "$(sabir sandbox --profile seatbelt)" COMMAND`.
+//!
+//! Later rules win over earlier ones, so each list goes from the general to the special. There is no view of its own and nothing
+//! like a namespace: the machine's `/tmp` is seen, and the process tree ends only by the supervisor's means.
+
+use std::path::{Path, PathBuf};
+
+use super::{Network, Order, masks};
+
+/// What every program needs, and gives nothing away.
+const BASE: &str = "\
+(version 1)
+(deny default)
+(allow process-exec process-fork)
+(allow signal process-info* (target same-sandbox))
+(allow sysctl-read)
+(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\"))
+(allow pseudo-tty)
+(allow file-ioctl (regex #\"^/dev/tty\"))
+(allow file-read*)
+(allow file-write* (literal \"/dev/null\") (literal \"/dev/zero\") (regex #\"^/dev/tty\"))
+";
+/// Names are asked of a service, certificates are judged by another.
+const NETWORK: &str = "\
+(allow network*)
+(deny network* (remote unix-socket))
+(allow mach-lookup (global-name \"com.apple.trustd\") (global-name \"com.apple.SystemConfiguration.configd\"))
+(allow network-outbound (literal \"/private/var/run/mDNSResponder\"))
+";
+
+/// The whole profile.
+pub(super) fn profile(order: &Order) -> String {
+    let mut text = BASE.to_owned();
+    text.push_str(&rule("deny file-read* file-write*", &order.hide));
+    text.push_str(&rule("allow file-read*", &order.read));
+    text.push_str(&rule("allow file-write*", order.write.iter().chain([&order.tmp])));
+    if let Some(top) = order.write.first() {
+        let protected: Vec<PathBuf> = masks::names().map(|name| top.join(name)).collect();
+        text.push_str(&rule("deny file-write*", &protected));
+        let inside: Vec<&PathBuf> = order.hide.iter().filter(|path| path.starts_with(top)).collect();
+        text.push_str(&rule("deny file-read* file-write*", inside));
+    }
+    if order.network == Network::Allowed {
+        text.push_str(NETWORK);
+    }
+    text
+}
+
+/// One rule for some folders with all below; nothing for none.
+fn rule<'a>(what: &str, paths: impl IntoIterator<Item = &'a PathBuf>) -> String {
+    let places: String = paths.into_iter().map(|path| format!(" (subpath {})", quoted(path))).collect();
+    if places.is_empty() { String::new() } else { format!("({what}{places})\n") }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{Guarded, Level, Stay};
+
+    #[track_caller]
+    fn check(write: &[&str], network: Network, expected: &str) {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let order = Order {
+            level: Level::Best,
+            network,
+            write: paths(write),
+            read: paths(&["/w"]),
+            hide: paths(&["/h/.ssh", "/w/.env"]),
+            tmp: "/tmp/\"t".into(),
+            stay: Stay::Task,
+            guarded: Guarded::default(),
+        };
+        let text = profile(&order);
+        assert_eq!(text.strip_prefix(BASE), Some(expected));
+    }
+
+    #[test]
+    fn who_only_reads_writes_temporary_files() {
+        let expected = "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n\
+                        (allow file-read* (subpath \"/w\"))\n(allow file-write* (subpath \"/tmp/\\\"t\"))\n";
+        check(&[], Network::Denied, expected);
+        check(&[], Network::Allowed, &format!("{expected}{NETWORK}"));
+    }
+
+    #[test]
+    fn protected_names_are_denied_after_their_folder_was_allowed() {
+        let protected: String = masks::names().map(|name| format!(" (subpath \"/w/{name}\")")).collect();
+        let expected = format!(
+            "(deny file-read* file-write* (subpath \"/h/.ssh\") (subpath \"/w/.env\"))\n(allow file-read* (subpath \"/w\"))\n\
+             (allow file-write* (subpath \"/w\") (subpath \"/tmp/\\\"t\"))\n(deny file-write*{protected})\n\
+             (deny file-read* file-write* (subpath \"/w/.env\"))\n"
+        );
+        check(&["/w"], Network::Denied, &expected);
+        assert!(protected.contains("/w/.git/hooks") && protected.contains("/w/AGENTS.md"));
+    }
+}

@@ -13,10 +13,12 @@ use super::facts::{Facts, Shell};
 use super::place::Folder;
 use super::programs::{may_name, may_set};
 use super::word::{Bound, Form, Scanned, Trait, Word, scan};
-use super::{Rules, Segment, line};
+use super::{Named, Rules, Segment, line};
 
 /// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
 const MAX_LINES: usize = 8;
+/// A line of more characters asks, whatever it does.
+const MAX_UNASKED: usize = 10_000;
 /// How many segments are judged.
 const MAX_SEGMENTS: usize = 500;
 /// How many loops may lie in one another: each body is judged twice.
@@ -64,6 +66,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) parts: Vec<Part>,
     /// Folders whose repositories are not known.
     pub(crate) wanted: Vec<String>,
+    /// What the line names.
+    pub(crate) named: Vec<Named>,
     pub(crate) lines: usize,
     /// The line that is being judged.
     pub(crate) text: String,
@@ -126,8 +130,14 @@ impl Judge<'_> {
                 let outer = std::mem::replace(&mut self.text, text.to_owned());
                 self.program(&program, scope);
                 self.text = outer;
+                if text.chars().count() > MAX_UNASKED {
+                    self.push("the line", Finding::ask("it is too long to run unseen"));
+                }
             }
-            Err(reason) => self.push(text, Finding::firm(reason)),
+            Err(reason) => {
+                self.note_unread(text, scope);
+                self.push(text, Finding::firm(reason));
+            }
         }
         self.lines -= 1;
     }

@@ -147,6 +147,9 @@ impl Judge<'_> {
 
     fn file(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &Scope) -> Finding {
         let word = self.word(&raw.value, scope);
+        if matches!(kind, IoFileRedirectKind::Read) {
+            self.note(&[Word::field("", "", false, false), word.clone()], scope);
+        }
         match kind {
             _ if word.known() == Some("/dev/null") => Finding::allow("discards"),
             IoFileRedirectKind::Read if self.zsh_range(&word) => Finding::ask("a range of zsh"),

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Beyond, Permit, Progress, ToolOutput};
+use sabir_agent::{Access, Beyond, Bound, Permit, Progress, ToolOutput};
 use sabir_workspace::{Command, CommandOutcome, End, JobState, OutputError, Ran, Stream, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Settings;
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::facts::gather;
 use crate::read_command_output::{Reading, state, unread};
@@ -77,6 +78,10 @@ impl BuiltIn for ExecuteCommand {
             command: input.command.clone(),
             beyond: Beyond::Nothing,
         }
+    }
+
+    fn bound(&self, input: &Input) -> Bound {
+        bound::of_command(&self.0, &input.command)
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {

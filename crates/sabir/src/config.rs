@@ -7,6 +7,7 @@
 //! protocol = "native"               # or a dialect
 //! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
 //! approve = ["edits"]               # as --approve
+//! ask_timeout = "5m"                # an approval that nobody answers in that time is a no; without it the question waits
 //! sandbox = "best"                  # as --sandbox
 //! max_turns = 100
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
@@ -62,6 +63,7 @@ pub(crate) struct Config {
     allow: Vec<String>,
     ask: Vec<String>,
     deny: Vec<String>,
+    ask_timeout: Option<String>,
     pub(crate) sandbox: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
@@ -132,6 +134,12 @@ impl Config {
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.dialects))?;
         Ok(config)
+    }
+
+    /// How long an approval waits for its answer; `None`: as long as it takes.
+    pub(crate) fn patience(&self) -> Result<Option<Duration>, Failure> {
+        let patience = self.ask_timeout.as_deref().map(duration).transpose();
+        patience.map_err(|failure| Failure::usage(format!("ask_timeout: {}", failure.message)))
     }
 
     /// The rules of the file, and these approvals.

@@ -30,10 +30,12 @@ mod run;
 mod sandbox;
 mod sanitizer;
 mod screen;
+mod shown;
 mod spent;
 mod task;
 mod terminal;
 mod tour;
+mod typed;
 mod undo;
 mod wire;
 

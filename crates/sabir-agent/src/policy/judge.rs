@@ -263,7 +263,12 @@ impl Judge<'_> {
             }
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
-                self.push(&format!("{}()", function.fname.value), Finding::ask("it gives a name to commands"));
+                let name = function.fname.value.as_str();
+                let finding = match runs(&body.to_string(), name) {
+                    true => Finding::firm("it runs itself, perhaps without an end"),
+                    false => Finding::ask("it gives a name to commands"),
+                };
+                self.push(&format!("{name}()"), finding);
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.redirections_alone(list, scope);
                 self.compound(body, &mut scope.clone());
@@ -433,6 +438,11 @@ impl Judge<'_> {
         scope.bound.extend(bound.map(|bound| (name.clone(), bound)));
         Finding::allow("sets a variable of its own")
     }
+}
+
+/// Whether a name stands in commands as a word.
+fn runs(commands: &str, name: &str) -> bool {
+    commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
 }
 
 /// Whether a word is a part of a path, whatever stands beside it.

@@ -114,7 +114,7 @@ impl Driver<'_> {
                     Effect::Ask => queue.extend(self.ask(task, deadline).await),
                     Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
                     Effect::Run(permit) => self.start(task, permit, &mut tools, &outputs.0),
-                    Effect::Question(asked) => question = Some(asked),
+                    Effect::Question(asked) => question = Some(self.previewed(task, asked)),
                     Effect::Stop => {
                         question = None;
                         tools.stop().await;
@@ -175,6 +175,18 @@ impl Driver<'_> {
         task.step(Input::Weighed(id, access, bound))
     }
 
+    /// The question with what the call would write as it would be written, where its tool can tell. A file that changes after the
+    /// call was weighed makes the preview that of a call which will not run.
+    fn previewed(&self, task: &Task, mut question: Question) -> Question {
+        if let Question::Approval { call, detail, .. } = &mut question
+            && let Some(call) = task.call(call)
+            && let Some(preview) = self.registry.get(&call.name).and_then(|tool| tool.preview(&call.arguments))
+        {
+            *detail = preview;
+        }
+        question
+    }
+
     fn start(&self, task: &Task, permit: Permit, tools: &mut Running, outputs: &mpsc::Sender<(CallId, String)>) {
         let id = permit.call.clone();
         let tool =
@@ -187,9 +199,9 @@ impl Driver<'_> {
             let work = async move {
                 // A full queue drops a piece of the preview, never of the result.
                 let mut progress = |text: &str| _ = outputs.try_send((name.clone(), text.to_owned()));
-                match permit.bound.changed(&tool.bound(&arguments)).as_slice() {
-                    [] => tool.run(&permit, &arguments, &mut progress).await,
-                    changed => ToolOutput::failed(moved_on(changed)),
+                match permit.broken(&tool.bound(&arguments)) {
+                    None => tool.run(&permit, &arguments, &mut progress).await,
+                    Some(words) => ToolOutput::failed(words),
                 }
             };
             let output = Guarded(Box::pin(work)).await;
@@ -267,19 +279,6 @@ impl<F: Future<Output = ToolOutput>> Future for Guarded<F> {
             }
         }
     }
-}
-
-/// What a model is told whose call is no longer the permitted one.
-fn moved_on(changed: &[&str]) -> String {
-    const SHOWN: usize = 5;
-    let mut things = changed.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    if changed.len() > SHOWN {
-        things.push_str(&format!(" and {} more", changed.len() - SHOWN));
-    }
-    format!(
-        "Not run: this changed between the approval of the call and its run: {things}. Look at it, and make the call again if it is \
-         still right; it will be judged anew."
-    )
 }
 
 async fn until(deadline: Option<Instant>) {

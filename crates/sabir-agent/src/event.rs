@@ -66,6 +66,10 @@ pub enum Question {
         detail: String,
         /// Why it is not allowed without asking.
         reason: String,
+        /// What the user may answer beyond a yes; together they would have answered the question. Empty where only this very
+        /// call can be approved.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        proposals: Vec<Proposal>,
     },
     /// What the model wants to know.
     Followup {
@@ -90,12 +94,24 @@ pub enum Question {
     },
 }
 
+/// A narrow rule that would answer questions of a kind in the rest of the task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proposal {
+    /// The rule, as [`Rules::approve`](crate::Rules::approve) takes it.
+    pub rule: String,
+    /// What it would allow, in words.
+    pub words: String,
+}
+
 /// What the user answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reply {
     /// Yes: run the call, accept the completion.
     Yes,
+    /// Yes, and these of the rules that the question proposed hold for the rest of the task. Anything else among them is left out.
+    /// They are nowhere kept: a resumed task asks again.
+    Always(Vec<String>),
     /// No, with words for the model if there are any.
     No(String),
     /// Words.

@@ -42,7 +42,7 @@ mod tool;
 
 pub use context::Instructions;
 pub use drive::{Cancel, Driver, User};
-pub use event::{Moment, Question, Reply, TaskEvent};
+pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};

@@ -45,6 +45,11 @@ impl Bound {
         self.0.insert(thing.into(), state.into());
     }
 
+    /// Whether a call depends on nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The things that are not in the same state in both, or are in one of them only; sorted.
     pub fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let gone = self.0.iter().filter(|(thing, state)| now.0.get(*thing) != Some(state));
@@ -82,6 +87,22 @@ impl Permit {
         let bound = Bound::default();
         let seal = Seal::of("", &Arguments::new(), &bound);
         Self { call, seal, bound, only_reads: false }
+    }
+
+    /// What a model is told whose call has become another one, if it has.
+    pub fn broken(&self, now: &Bound) -> Option<String> {
+        const SHOWN: usize = 5;
+        let changed = self.bound.changed(now);
+        let mut things = changed.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+        if changed.len() > SHOWN {
+            things.push_str(&format!(" and {} more", changed.len() - SHOWN));
+        }
+        (!changed.is_empty()).then(|| {
+            format!(
+                "Not run: this changed between the approval of the call and its run: {things}. Look at it, and make the call again \
+                 if it is still right; it will be judged anew."
+            )
+        })
     }
 }
 

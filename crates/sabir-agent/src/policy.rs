@@ -13,6 +13,7 @@
 //! | `word.rs` | what is certain of a word before the shell expands it |
 //! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
+//! | `named.rs` | the programs and files that a line depends on |
 //! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
 //! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
 //!
@@ -26,6 +27,7 @@ mod grave;
 mod judge;
 mod kinds;
 mod line;
+mod named;
 mod paths;
 mod pattern;
 mod place;
@@ -43,6 +45,8 @@ use crate::tool::{Access, Beyond};
 
 pub use facts::{Facts, Needs, Repository, Shell};
 use judge::{Finding, Judge, Part, Scope};
+pub(crate) use line::is_deceiving;
+pub use named::{Named, named};
 use pattern::{Pattern, Reach, glob};
 use word::Word;
 
@@ -123,8 +127,14 @@ pub struct Segment {
     pub reason: String,
 }
 
-/// What a proposal would allow, in words: `kind=NAME` of [`Judgement::proposals`].
+/// What one of the [`Judgement::proposals`] would allow, in words.
 pub fn proposed(rule: &str) -> Option<String> {
+    if rule == "edits" {
+        return Some("changes of files in the workspace, but for protected ones".to_owned());
+    }
+    if let Some(host) = rule.strip_prefix("host=") {
+        return Some(format!("documents of {host}"));
+    }
     kinds::find(rule.strip_prefix("kind=")?).map(kinds::Kind::words)
 }
 
@@ -230,7 +240,10 @@ impl Rules {
                 judged(Verdict::Ask, "fetches from a host that a rule asks about")
             }
             Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
-            Access::Fetch { .. } => judged(Verdict::Ask, "fetches a document from the network"),
+            Access::Fetch { url } => Judgement {
+                proposals: host_of(url).into_iter().map(|host| format!("host={host}")).collect(),
+                ..judged(Verdict::Ask, "fetches a document from the network")
+            },
             Access::Server { server, tool } => self.server(server, tool),
             Access::Several(all) => self.strictest(all),
         }
@@ -276,7 +289,7 @@ impl Rules {
             }
             _ if self.edits => judged(Verdict::Allow, "edits are approved"),
             _ if on_path(&self.allow, path) => judged(Verdict::Allow, "edits of this path are approved"),
-            _ => judged(Verdict::Ask, "writes a file"),
+            _ => Judgement { proposals: vec!["edits".to_owned()], ..judged(Verdict::Ask, "writes a file") },
         }
     }
 
@@ -348,11 +361,23 @@ impl Rules {
         }
     }
 
-    /// The strictest verdict, the first of equals; nothing at all touches nothing.
+    /// The strictest verdict, the first of equals, with all parts; nothing at all touches nothing. What asks for itself can be
+    /// approved as a kind only if all that asks can.
     fn strictest(&self, all: &[Access]) -> Judgement {
-        let judged = all.iter().map(|access| self.decide(access));
-        let strictest = judged.reduce(|one, other| if rank(other.verdict) > rank(one.verdict) { other } else { one });
-        strictest.unwrap_or_else(|| self.decide(&Access::Nothing))
+        let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
+        let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| rank(*verdict));
+        let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
+        let only_reads = judged.iter().all(|one| one.only_reads);
+        let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
+        judged.retain(|one| one.verdict == verdict);
+        let mut proposals: Vec<String> = Vec::new();
+        if !judged.iter().any(|one| one.proposals.is_empty()) {
+            judged.iter().for_each(|one| proposals.extend(one.proposals.iter().cloned()));
+            let mut seen = std::collections::HashSet::new();
+            proposals.retain(|rule| seen.insert(rule.clone()));
+        }
+        let reason = judged.into_iter().next().map(|one| one.reason).unwrap_or_default();
+        Judgement { verdict, reason, only_reads, segments, proposals }
     }
 }
 
@@ -364,6 +389,7 @@ impl<'a> Judge<'a> {
             parts: Vec::new(),
             wanted: Vec::new(),
             touched: None,
+            named: Vec::new(),
             lines: 0,
             text: String::new(),
             asked_by_rule: false,

@@ -8,6 +8,7 @@
 //! calls, when the last of them is there ([`calls::Turn`]). A history with an unanswered or doubly answered call cannot be
 //! written down (law 7).
 
+mod approval;
 pub(crate) mod calls;
 mod charge;
 mod completion;

@@ -113,6 +113,12 @@ pub trait Tool: Send + Sync {
         Bound::default()
     }
 
+    /// What such a call would write, as a user should see it before it does: a diff, say. `None`: what its arguments say. May look
+    /// at the file system, must not change it.
+    fn preview(&self, _: &Arguments) -> Option<String> {
+        None
+    }
+
     /// Does it. Dropping the future stops the work and whatever processes it started.
     fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
 }

@@ -3,16 +3,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress};
+use sabir_agent::{Access, Bound, Permit, Progress};
 use sabir_workspace::edit::{FileAction, Patch, Update};
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::edits::{Changed, Done, Edits, listed, unchanged};
 use crate::ground::Ground;
+use crate::preview;
 use crate::text_file::TextFile;
 use crate::words;
 
@@ -57,6 +59,14 @@ impl BuiltIn for ApplyPatch {
             // It will fail, and then say why.
             Err(_) => Access::Nothing,
         }
+    }
+
+    fn bound(&self, input: &Input) -> Bound {
+        Patch::parse(&input.patch).map_or_else(|_| Bound::default(), |patch| bound::of_writes(&self.0, paths(&patch)))
+    }
+
+    fn preview(&self, input: &Input) -> Option<String> {
+        preview::of_patch(&self.0, &Patch::parse(&input.patch).ok()?)
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {

@@ -39,6 +39,11 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
         Bound::default()
     }
 
+    /// What a call would write, for the user who is asked about it; `None`: what the arguments say.
+    fn preview(&self, _: &Self::Input) -> Option<String> {
+        None
+    }
+
     /// Does it. The error is what the model reads: what is wrong, and what to do next.
     fn run(
         self: Arc<Self>,
@@ -89,9 +94,18 @@ impl<T: BuiltIn> Tool for Built<T> {
         input::<T>(arguments).map_or_else(|_| Bound::default(), |input| self.tool.bound(&input))
     }
 
+    fn preview(&self, arguments: &Arguments) -> Option<String> {
+        self.tool.preview(&input::<T>(arguments).ok()?)
+    }
+
     fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         let input = input::<T>(arguments);
         Box::pin(async move {
+            // Looked at once more: whoever stands around this tool may have taken a while.
+            let broken = || permit.broken(&self.bound(arguments)).filter(|_| !permit.bound.is_empty());
+            if let Some(words) = broken() {
+                return ToolOutput::failed(words);
+            }
             let ran = match input {
                 Ok(input) => Arc::clone(&self.tool).run(permit, input, progress).await,
                 Err(words) => Err(words),

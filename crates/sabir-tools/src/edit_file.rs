@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress};
+use sabir_agent::{Access, Bound, Permit, Progress};
 use sabir_workspace::edit::{self, Replacement};
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::edits::{self, Done, Edits};
 use crate::ground::Ground;
+use crate::preview;
 use crate::text_file::TextFile;
 use crate::words;
 
@@ -53,20 +55,33 @@ impl BuiltIn for EditFile {
         self.0.writing(&input.path)
     }
 
+    fn bound(&self, input: &Input) -> Bound {
+        bound::of_writes(&self.0, [input.path.as_str()])
+    }
+
+    fn preview(&self, input: &Input) -> Option<String> {
+        preview::of_edit(&self.0, &input.path, |old| Some(edit::apply_string(old, &input.replacement()).ok()?.content))
+    }
+
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
-        words::blocking(move || replace(&self.0, input)).await
+        words::blocking(move || replace(&self.0, &input)).await
     }
 }
 
-fn replace(ground: &Ground, input: Input) -> Result<Edits, String> {
+impl Input {
+    fn replacement(&self) -> Replacement {
+        let count = (!self.replace_all).then_some(1);
+        Replacement { old: self.old_string.clone(), new: self.new_string.clone(), count }
+    }
+}
+
+fn replace(ground: &Ground, input: &Input) -> Result<Edits, String> {
     let path = ground.target(&input.path)?;
     if input.old_string.is_empty() && !ground.workspace().exists(&path).map_err(|error| ground.explain(&error))? {
         return add(ground, path, &input.new_string);
     }
     let file = TextFile::open(ground, path)?;
-    let count = (!input.replace_all).then_some(1);
-    let replacement = Replacement { old: input.old_string, new: input.new_string, count };
-    let edited = edit::apply_string(&file.content, &replacement);
+    let edited = edit::apply_string(&file.content, &input.replacement());
     edits::one(ground, file, edited, "place")
 }
 

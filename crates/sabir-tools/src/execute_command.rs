@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Beyond, Permit, Progress, ToolOutput};
+use sabir_agent::{Access, Beyond, Bound, Permit, Progress, ToolOutput};
 use sabir_workspace::{
     Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stream, Wall,
     WorkspaceError,
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Settings;
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::facts::gather;
 use crate::read_command_output::{Reading, state, unread};
@@ -86,6 +87,10 @@ impl BuiltIn for ExecuteCommand {
             command: input.command.clone(),
             beyond: self.beyond(input),
         }
+    }
+
+    fn bound(&self, input: &Input) -> Bound {
+        bound::of_command(&self.0, &input.command)
     }
 
     async fn run(self: Arc<Self>, permit: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {

@@ -45,7 +45,7 @@ fn repository(found: GitConfig, trust: &Trust) -> Repository {
 }
 
 /// Whether every folder of a search path is absolute and outside of the workspace.
-fn is_clean(path: &str, root: &Path) -> bool {
+pub(crate) fn is_clean(path: &str, root: &Path) -> bool {
     let outside = |folder: &str| {
         let folder = Path::new(folder);
         // What a link leads to is what counts; a folder that is not there holds no programs.

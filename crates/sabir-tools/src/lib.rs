@@ -68,6 +68,7 @@
 //! ```
 
 mod apply_patch;
+mod bound;
 mod built_in;
 mod definitions;
 mod edit_file;
@@ -81,6 +82,7 @@ mod list_code_definition_names;
 mod list_files;
 mod nearest;
 mod picture;
+mod preview;
 mod read_command_output;
 mod read_file;
 mod replace_in_file;

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress};
+use sabir_agent::{Access, Bound, Permit, Progress};
 use sabir_workspace::edit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::edits::{self, Edits};
 use crate::ground::Ground;
+use crate::preview;
 use crate::text_file::TextFile;
 use crate::words;
 
@@ -45,6 +47,14 @@ impl BuiltIn for ReplaceInFile {
 
     fn access(&self, input: &Input) -> Access {
         self.0.writing(&input.path)
+    }
+
+    fn bound(&self, input: &Input) -> Bound {
+        bound::of_writes(&self.0, [input.path.as_str()])
+    }
+
+    fn preview(&self, input: &Input) -> Option<String> {
+        preview::of_edit(&self.0, &input.path, |old| Some(edit::apply_blocks(old, &input.diff).ok()?.content))
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
+use sabir_agent::{Access, Bound, Permit, Progress, ToolOutput};
 use sabir_workspace::{Change, Encoding, Expect, FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bound;
 use crate::built_in::BuiltIn;
 use crate::ground::Ground;
+use crate::preview;
 use crate::text_file::encode;
 use crate::words::{self, MAX_FILE_BYTES, count};
 
@@ -65,6 +67,14 @@ impl BuiltIn for WriteToFile {
 
     fn access(&self, input: &Input) -> Access {
         self.0.writing(&input.path)
+    }
+
+    fn bound(&self, input: &Input) -> Bound {
+        bound::of_writes(&self.0, [input.path.as_str()])
+    }
+
+    fn preview(&self, input: &Input) -> Option<String> {
+        preview::of_write(&self.0, &input.path, &input.content)
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Written, String> {

@@ -9,6 +9,7 @@
 //! approve = ["edits"]               # as --approve; allow, ask and deny are lists too
 //! mode = "code"                     # as --mode
 //! ignore_files = [".sabirignore"]   # files that say what is hidden
+//! ask_timeout = "5m"                # an approval that nobody answers in that time is a no; without it the question waits
 //! sandbox = "best"                  # as --sandbox
 //! network = false                   # true: as --network
 //! max_turns = 100
@@ -92,6 +93,7 @@ pub(crate) struct Config {
 pub(crate) struct LimitKeys {
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
+    ask_timeout: Option<String>,
 }
 
 /// Providers, models and dialects of the user's own.
@@ -162,6 +164,12 @@ impl Config {
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
         Ok(config)
+    }
+
+    /// How long an approval waits for its answer; `None`: as long as it takes.
+    pub(crate) fn patience(&self) -> Result<Option<Duration>, Failure> {
+        let patience = self.limits.ask_timeout.as_deref().map(duration).transpose();
+        patience.map_err(|failure| Failure::usage(format!("ask_timeout: {}", failure.message)))
     }
 
     /// Reads the text, once for each group of keys.

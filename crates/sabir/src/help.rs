@@ -9,7 +9,8 @@ use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
 /// What has a document of its own.
-const TOPICS: [(&str, &str); 7] = [
+const TOPICS: [(&str, &str); 8] = [
+    ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
     ("edits", include_str!("../../../docs/edits.md")),

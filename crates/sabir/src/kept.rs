@@ -198,6 +198,10 @@ impl Tool for Kept {
         self.tool.bound(arguments)
     }
 
+    fn preview(&self, arguments: &Arguments) -> Option<String> {
+        self.tool.preview(arguments)
+    }
+
     fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         Box::pin(async move {
             let access = self.judged(arguments);

@@ -31,11 +31,13 @@ mod run;
 mod sandbox;
 mod sanitizer;
 mod screen;
+mod shown;
 mod spent;
 mod task;
 mod terminal;
 mod tour;
 mod trust;
+mod typed;
 mod undo;
 mod wire;
 

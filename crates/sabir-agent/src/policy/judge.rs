@@ -13,10 +13,12 @@ use super::facts::{Facts, Shell};
 use super::place::Folder;
 use super::programs::{may_name, may_set};
 use super::word::{Bound, Form, Scanned, Trait, Word, scan};
-use super::{Rules, Segment, line};
+use super::{Named, Rules, Segment, line};
 
 /// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
 const MAX_LINES: usize = 8;
+/// A line of more characters asks, whatever it does.
+const MAX_UNASKED: usize = 10_000;
 /// How many segments are judged.
 const MAX_SEGMENTS: usize = 500;
 /// How many loops may lie in one another: each body is judged twice.
@@ -66,6 +68,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) wanted: Vec<String>,
     /// The paths that the line names, where they are to be gathered.
     pub(crate) touched: Option<Vec<String>>,
+    /// What the line names.
+    pub(crate) named: Vec<Named>,
     pub(crate) lines: usize,
     /// The line that is being judged.
     pub(crate) text: String,
@@ -128,8 +132,14 @@ impl Judge<'_> {
                 let outer = std::mem::replace(&mut self.text, text.to_owned());
                 self.program(&program, scope);
                 self.text = outer;
+                if text.chars().count() > MAX_UNASKED {
+                    self.push("the line", Finding::ask("it is too long to run unseen"));
+                }
             }
-            Err(reason) => self.push(text, Finding::firm(reason)),
+            Err(reason) => {
+                self.note_unread(text, scope);
+                self.push(text, Finding::firm(reason));
+            }
         }
         self.lines -= 1;
     }
@@ -255,7 +265,12 @@ impl Judge<'_> {
             }
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
-                self.push(&format!("{}()", function.fname.value), Finding::ask("it gives a name to commands"));
+                let name = function.fname.value.as_str();
+                let finding = match runs(&body.to_string(), name) {
+                    true => Finding::firm("it runs itself, perhaps without an end"),
+                    false => Finding::ask("it gives a name to commands"),
+                };
+                self.push(&format!("{name}()"), finding);
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.redirections_alone(list, scope);
                 self.compound(body, &mut scope.clone());
@@ -428,6 +443,11 @@ impl Judge<'_> {
         scope.bound.extend(bound.map(|bound| (name.clone(), bound)));
         Finding::allow("sets a variable of its own")
     }
+}
+
+/// Whether a name stands in commands as a word.
+fn runs(commands: &str, name: &str) -> bool {
+    commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
 }
 
 /// Whether a word is a part of a path, whatever stands beside it.

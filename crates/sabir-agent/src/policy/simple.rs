@@ -151,6 +151,9 @@ impl Judge<'_> {
 
     fn file(&mut self, kind: &IoFileRedirectKind, raw: &Raw, scope: &Scope) -> Finding {
         let word = self.word(&raw.value, scope);
+        if matches!(kind, IoFileRedirectKind::Read) {
+            self.note(&[Word::field("", "", false, false), word.clone()], scope);
+        }
         let named = self.paths(std::slice::from_ref(&word), scope);
         let finding = self.file_alone(kind, &word, scope);
         match named {

@@ -32,6 +32,7 @@ const WRAPPERS: &[Row] = &[
 impl Judge<'_> {
     /// Judges the words of a command: the user's rules first, then what is known of the program.
     pub(crate) fn words(&mut self, words: &[Word], scope: &mut Scope, fed: Feed) -> Finding {
+        self.note(words, scope);
         let ruled = self.rules.of_the_user(words);
         match ruled {
             // Another part of it may be forbidden altogether.

@@ -8,7 +8,7 @@ use crate::permit::{Bound, Permit, Seal};
 use crate::record::{Answered, Judge, Record, Verdict};
 use crate::tool::{Access, ToolOutput};
 
-use super::{Attended, Effect, Task};
+use super::{Attended, Effect, Task, approval};
 
 /// A turn whose calls are not all answered.
 #[derive(Debug)]
@@ -223,13 +223,7 @@ impl Task {
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),
             Verdict::Ask if self.settings.attended == Attended::Yes => {
-                let question = Question::Approval {
-                    call: id.clone(),
-                    detail: detail(&call),
-                    tool: call.name,
-                    subject: subject(access),
-                    reason: judgement.reason,
-                };
+                let question = approval::question(call, access, judgement, &self.settings.rules);
                 if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
                     pending.state = State::Asking(question);
                 }
@@ -244,7 +238,7 @@ impl Task {
         self.advance(effects);
     }
 
-    fn run(&mut self, id: &CallId, effects: &mut Vec<Effect>) {
+    pub(super) fn run(&mut self, id: &CallId, effects: &mut Vec<Effect>) {
         let permit = self.turn.as_mut().and_then(|turn| turn.pending(id)).and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
@@ -253,7 +247,7 @@ impl Task {
         self.advance(effects);
     }
 
-    fn deny(&mut self, call: &Call, by: Judge, reason: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn deny(&mut self, call: &Call, by: Judge, reason: &str, effects: &mut Vec<Effect>) {
         let judged = Record::Judged { call: call.id.clone(), verdict: Verdict::Deny, by, reason: reason.to_owned() };
         self.keep(judged, effects);
         let who = if by == Judge::User { "The user" } else { "The policy" };
@@ -304,45 +298,10 @@ impl Task {
             return self.leave(&question, effects);
         }
         match question {
-            Question::Approval { call, .. } => self.approved(&call, reply, effects),
+            Question::Approval { call, proposals, .. } => self.approved(&call, &proposals, reply, effects),
             Question::Followup { call, .. } => self.followed_up(&call, reply, effects),
             Question::Completion { call, .. } => self.reviewed(&call, reply, effects),
             Question::Next { .. } => self.next_words(reply, effects),
         }
     }
-
-    /// Only a yes approves: words, even friendly ones, do not.
-    fn approved(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
-        let Some(call) = self.call(id).cloned() else { return };
-        let words = match reply {
-            Reply::Yes => {
-                let (call, reason) = (id.clone(), "the user said yes".to_owned());
-                self.keep(Record::Judged { call, verdict: Verdict::Allow, by: Judge::User, reason }, effects);
-                return self.run(id, effects);
-            }
-            Reply::No(words) | Reply::Words(words) if !words.trim().is_empty() => words,
-            _ => "no reason was given".to_owned(),
-        };
-        self.deny(&call, Judge::User, &words, effects);
-        self.advance(effects);
-    }
-}
-
-fn subject(access: &Access) -> String {
-    match access {
-        Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
-        Access::Command { command, .. } => command.clone(),
-        Access::Fetch { url } => url.clone(),
-        Access::Server { server, tool } => format!("{server}: {tool}"),
-        Access::Several(all) => all.iter().map(subject).collect::<Vec<_>>().join("\n"),
-        Access::Nothing => String::new(),
-        Access::Invalid { reason } => reason.clone(),
-    }
-}
-
-/// What a call would write: the longest text among its arguments, but for the one that names the place.
-fn detail(call: &Call) -> String {
-    let texts = call.arguments.iter().filter(|(name, _)| !matches!(name.as_str(), "path" | "command"));
-    let texts = texts.filter_map(|(_, value)| value.as_str());
-    texts.max_by_key(|text| text.len()).unwrap_or_default().to_owned()
 }

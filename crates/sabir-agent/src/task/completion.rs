@@ -66,7 +66,7 @@ impl Task {
     pub(super) fn reviewed(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(call) = self.call(id).cloned() else { return };
         match reply {
-            Reply::Yes => self.completed(&call, "The user accepted.", effects),
+            Reply::Yes | Reply::Always(_) => self.completed(&call, "The user accepted.", effects),
             Reply::No(words) | Reply::Words(words) => {
                 let words = if words.trim().is_empty() { "This is not what I wanted." } else { words.as_str() };
                 let content = format!("The user has seen the result and answers:\n<feedback>\n{words}\n</feedback>");
@@ -80,7 +80,7 @@ impl Task {
     pub(super) fn followed_up(&mut self, id: &CallId, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(call) = self.call(id).cloned() else { return };
         let content = match reply {
-            Reply::Yes => "Yes.".to_owned(),
+            Reply::Yes | Reply::Always(_) => "Yes.".to_owned(),
             Reply::No(words) if words.trim().is_empty() => "No.".to_owned(),
             Reply::No(words) | Reply::Words(words) => words,
             Reply::Leave => return,
@@ -133,7 +133,7 @@ impl Task {
 
     pub(super) fn next_words(&mut self, reply: Reply, effects: &mut Vec<Effect>) {
         let text = match reply {
-            Reply::Yes => "Go on.".to_owned(),
+            Reply::Yes | Reply::Always(_) => "Go on.".to_owned(),
             Reply::No(words) | Reply::Words(words) => words,
             Reply::Leave => return,
         };

@@ -9,6 +9,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod approval;
 mod costs;
 mod laws;
 mod machine;

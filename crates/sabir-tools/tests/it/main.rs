@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also in its helpers")]
 
+mod approvals;
 mod commands;
 mod definitions;
 mod fetch;

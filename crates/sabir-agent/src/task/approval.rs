@@ -1,0 +1,105 @@
+//! Approvals: what the user is asked about a call, and what an answer allows.
+//!
+//! A yes is for the one call that was shown. A wider answer is only taken where it was offered, and it is offered only where the
+//! user can see all that is asked: not for what runs outside of the sandbox, for lines that hold more than one line, or for
+//! characters that nobody sees. What it allows is added to the rules of the running task, in memory; no record is ever read as an
+//! approval.
+
+use sabir_call::{Call, CallId};
+
+use crate::event::{Proposal, Question, Reply};
+use crate::policy::{self, Judgement, Rules};
+use crate::record::{Judge, Record, Verdict};
+use crate::tool::{Access, Beyond};
+
+use super::{Effect, Task};
+
+/// The question about a call.
+pub(super) fn question(call: Call, access: &Access, judgement: Judgement, rules: &Rules) -> Question {
+    Question::Approval {
+        detail: detail(&call),
+        call: call.id,
+        tool: call.name,
+        subject: subject(access),
+        proposals: proposals(access, judgement.proposals, rules),
+        reason: judgement.reason,
+    }
+}
+
+impl Task {
+    /// Only a yes approves: words, even friendly ones, do not.
+    pub(super) fn approved(&mut self, id: &CallId, offered: &[Proposal], reply: Reply, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let words = match reply {
+            Reply::Yes => return self.say_yes(id, "the user said yes".to_owned(), effects),
+            Reply::Always(rules) => {
+                let rules: Vec<_> =
+                    rules.into_iter().filter(|rule| offered.iter().any(|known| known.rule == *rule)).collect();
+                for rule in &rules {
+                    // What was offered can be understood; what cannot allows nothing.
+                    _ = self.settings.rules.approve(rule);
+                }
+                return self.say_yes(
+                    id,
+                    format!("the user said yes, for this task also to {}", rules.join(", ")),
+                    effects,
+                );
+            }
+            Reply::No(words) | Reply::Words(words) if !words.trim().is_empty() => words,
+            _ => "no reason was given".to_owned(),
+        };
+        self.deny(&call, Judge::User, &words, effects);
+        self.advance(effects);
+    }
+
+    fn say_yes(&mut self, id: &CallId, reason: String, effects: &mut Vec<Effect>) {
+        let call = id.clone();
+        self.keep(Record::Judged { call, verdict: Verdict::Allow, by: Judge::User, reason }, effects);
+        self.run(id, effects);
+    }
+}
+
+/// What may be approved beyond this call: rules that are known to answer the question, or none.
+fn proposals(access: &Access, rules: Vec<String>, held: &Rules) -> Vec<Proposal> {
+    if !is_plain(access) {
+        return Vec::new();
+    }
+    let mut wider = held.clone();
+    let mut offered = Vec::new();
+    for rule in rules {
+        let Some(words) = policy::proposed(&rule).filter(|_| wider.approve(&rule).is_ok()) else { return Vec::new() };
+        offered.push(Proposal { rule, words });
+    }
+    if wider.decide(access).verdict == Verdict::Allow { offered } else { Vec::new() }
+}
+
+/// Whether all of it can be taken in at a glance.
+fn is_plain(access: &Access) -> bool {
+    let shows = |text: &str| !text.chars().any(|c| c.is_control() || policy::is_deceiving(c));
+    match access {
+        Access::Command { command, beyond, .. } => {
+            *beyond == Beyond::Nothing && shows(command) && !command.contains("<<")
+        }
+        Access::Several(all) => all.iter().all(is_plain),
+        other => shows(&subject(other)),
+    }
+}
+
+fn subject(access: &Access) -> String {
+    match access {
+        Access::Read { path, .. } | Access::Write { path, .. } => path.clone(),
+        Access::Command { command, .. } => command.clone(),
+        Access::Fetch { url } => url.clone(),
+        Access::Server { server, tool } => format!("{server}: {tool}"),
+        Access::Several(all) => all.iter().map(subject).collect::<Vec<_>>().join("\n"),
+        Access::Nothing => String::new(),
+        Access::Invalid { reason } => reason.clone(),
+    }
+}
+
+/// What a call would write: the longest text among its arguments, but for the one that names the place.
+fn detail(call: &Call) -> String {
+    let texts = call.arguments.iter().filter(|(name, _)| !matches!(name.as_str(), "path" | "command"));
+    let texts = texts.filter_map(|(_, value)| value.as_str());
+    texts.max_by_key(|text| text.len()).unwrap_or_default().to_owned()
+}

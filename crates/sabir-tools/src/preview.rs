@@ -1,0 +1,56 @@
+//! What calls would write, shown to the user before they do: the very change that would be made, as a diff.
+//!
+//! Nothing is learnt by it: what the model knows of a file stays as it is. A call that would fail has no preview; its arguments are
+//! shown then.
+
+use sabir_workspace::Text;
+use sabir_workspace::edit::{FileAction, Patch, Update};
+
+use crate::ground::Ground;
+use crate::words::{self, MAX_FILE_BYTES};
+
+/// A new content in place of the old one, if there is one.
+pub(crate) fn of_write(ground: &Ground, path: &str, content: &str) -> Option<String> {
+    of_edit(ground, path, |_| Some(content.to_owned()))
+}
+
+/// The change of one text file.
+pub(crate) fn of_edit(ground: &Ground, path: &str, edit: impl FnOnce(&str) -> Option<String>) -> Option<String> {
+    let old = text(ground, path)?;
+    let new = edit(&old)?;
+    Some(if new == old { "(nothing changes)".to_owned() } else { words::diff(&old, &new) })
+}
+
+/// All changes of a patch.
+pub(crate) fn of_patch(ground: &Ground, patch: &Patch) -> Option<String> {
+    let mut shown = Vec::new();
+    for file in &patch.files {
+        let path = &file.path;
+        shown.push(match &file.action {
+            FileAction::Add(content) => {
+                let lines: Vec<_> = content.lines().map(|line| format!("+{line}")).collect();
+                format!("new file {path}:\n{}", lines.join("\n"))
+            }
+            FileAction::Delete => format!("delete {path}"),
+            FileAction::Update(update) => {
+                let diff = of_edit(ground, path, |old| Some(update.apply(old).ok()?.content))?;
+                format!("{}:\n{diff}", heading(path, update))
+            }
+            _ => return None,
+        });
+    }
+    Some(shown.join("\n"))
+}
+
+fn heading(path: &str, update: &Update) -> String {
+    match &update.move_to {
+        Some(to) => format!("move {path} to {to}"),
+        None => format!("change {path}"),
+    }
+}
+
+fn text(ground: &Ground, path: &str) -> Option<String> {
+    let found = ground.workspace().read(&ground.resolve(path).ok()?, MAX_FILE_BYTES).ok()?;
+    let text = Text::decode(&found.bytes).ok().filter(|_| !found.truncated)?;
+    Some(text.content)
+}

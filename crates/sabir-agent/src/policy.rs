@@ -40,6 +40,7 @@ use crate::tool::{Access, Beyond};
 pub use facts::{Facts, Repository, Shell};
 use judge::{Finding, Judge, Part, Scope};
 use pattern::{Pattern, Reach, glob};
+pub use place::names_secrets;
 use word::Word;
 
 /// What the user has approved, wants to be asked about, and has forbidden in advance.

@@ -48,6 +48,7 @@ use judge::{Finding, Judge, Part, Scope};
 pub(crate) use line::is_deceiving;
 pub use named::{Named, named};
 use pattern::{Pattern, Reach, glob};
+pub use place::names_secrets;
 use word::Word;
 
 /// What the user has approved, wants to be asked about, and has forbidden in advance.

@@ -65,6 +65,7 @@ mod names;
 mod prompt;
 mod prompted;
 mod reader;
+pub mod redact;
 mod tool;
 
 pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, Prices};

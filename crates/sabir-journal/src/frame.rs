@@ -1,6 +1,9 @@
 //! One record as bytes: length, checksum, JSON.
 
+use std::borrow::Cow;
+
 use sabir_agent::Record;
+use sabir_call::redact;
 use serde::{Deserialize, Serialize};
 
 /// The first line of a journal, without version and line end.
@@ -54,7 +57,7 @@ impl Head {
     }
 }
 
-/// Writes a whole frame into `buffer`, whatever was in there before.
+/// Writes a whole frame into `buffer`, whatever was in there before. Secrets are taken out of the record's texts.
 ///
 /// # Errors
 /// In words, when the record is too large or too deep to be read back.
@@ -68,6 +71,7 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(
     buffer.clear();
     buffer.resize(HEAD_BYTES, 0);
     serde_json::to_writer(&mut *buffer, &Payload { at, record }).map_err(|error| error.to_string())?;
+    redact_payload(buffer);
     let (head, payload) = buffer.split_first_chunk_mut::<HEAD_BYTES>().ok_or("the frame has no head")?;
     if payload.len() > MAX_PAYLOAD_BYTES {
         return Err(format!("the record has {} bytes, and {MAX_PAYLOAD_BYTES} are the most", payload.len()));
@@ -79,6 +83,15 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(
     let length = u32::try_from(payload.len()).map_err(|error| error.to_string())?;
     *head = (u64::from(checksum(length, payload)) << 32 | u64::from(length)).to_le_bytes();
     Ok(())
+}
+
+/// A journal outlives its task, and is read by others: what has the shape of a secret is not written into it.
+fn redact_payload(buffer: &mut Vec<u8>) {
+    let payload = buffer.get(HEAD_BYTES..).and_then(|payload| std::str::from_utf8(payload).ok());
+    if let Some(Cow::Owned(redacted)) = payload.map(redact::json) {
+        buffer.truncate(HEAD_BYTES);
+        buffer.extend_from_slice(redacted.as_bytes());
+    }
 }
 
 /// Reads a payload whose checksum was right.

@@ -4,6 +4,7 @@
 //! only ever appended, so that a crash leaves a file that can be read up to its last whole line. `docs/recording.md` says what the
 //! fields hold. Moments (`at`) are microseconds since the recording began.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use sabir_wire::Form;
@@ -239,16 +240,21 @@ impl Asked {
             let shown = shown.map_or(REDACTED.to_owned(), |value| redactor.text(&redact::header(name.as_str(), value)));
             (name.as_str().to_owned(), shown)
         });
-        let text = redactor.text(&String::from_utf8_lossy(&post.body));
+        let text = redactor.json(&String::from_utf8_lossy(&post.body));
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Self { path: redactor.text(&redact::path(&post.url)), headers: headers.collect(), body }
     }
 
-    /// As one value, so that a difference has a place. What was redacted is left out: a replay needs no key.
+    /// As one value, so that a difference has a place. What was redacted is left out: a replay needs no key. What has the shape of a
+    /// secret is told by its sign, as earlier recordings did not.
     pub(crate) fn value(&self) -> Value {
         let headers = self.headers.iter().filter(|(_, value)| value != REDACTED);
         let headers: Map<_, _> = headers.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
-        serde_json::json!({"path": self.path, "headers": headers, "body": self.body})
+        let value = serde_json::json!({"path": self.path, "headers": headers, "body": self.body});
+        match sabir_call::redact::json(&value.to_string()) {
+            Cow::Owned(redacted) => serde_json::from_str(&redacted).unwrap_or(value),
+            Cow::Borrowed(_) => value,
+        }
     }
 }
 

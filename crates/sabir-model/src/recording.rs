@@ -1,9 +1,12 @@
 //! The transport that records around another.
 
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sabir_call::redact as shapes;
+use sabir_call::redact::Piece;
 use serde_json::Value;
 
 use crate::cassette::{Asked, Bytes, CASSETTE_VERSION, How, Line, Recorded};
@@ -17,6 +20,8 @@ pub struct Recorder(Arc<Tape>);
 struct Tape {
     to: Mutex<To>,
     redactor: Mutex<Arc<Redactor>>,
+    /// What is held of the outputs of commands.
+    printed: Mutex<HashMap<String, shapes::Redactor>>,
 }
 
 struct To {
@@ -37,9 +42,21 @@ struct Exchange {
     recorder: Recorder,
     clock: Arc<dyn Transport>,
     number: usize,
-    /// Pieces that may end in the beginning of a secret.
+    /// Pieces that may end in the beginning of one of the provider's secrets.
     held: Vec<(Duration, Vec<u8>)>,
+    /// What is known of shapes of secrets, and the pieces that wait for it.
+    shapes: shapes::Redactor,
+    waiting: VecDeque<Waiting>,
     ended: bool,
+}
+
+/// A piece of a body while it is looked through.
+struct Waiting {
+    at: Duration,
+    /// How many of its bytes have not been decided about.
+    undecided: usize,
+    /// What is written of it.
+    shown: Vec<u8>,
 }
 
 struct RecordedBody {
@@ -56,8 +73,8 @@ impl Recorder {
         task: Value,
     ) -> io::Result<Self> {
         let to = Mutex::new(To { file, requests: 0, error: None });
-        let recorder = Self(Arc::new(Tape { to, redactor: Mutex::new(Arc::new(redactor)) }));
-        let task = serde_json::from_str(&recorder.redactor().text(&task.to_string())).unwrap_or_default();
+        let recorder = Self(Arc::new(Tape { to, redactor: Mutex::new(Arc::new(redactor)), printed: Mutex::default() }));
+        let task = serde_json::from_str(&recorder.redactor().json(&task.to_string())).unwrap_or_default();
         let by = concat!("sabir ", env!("CARGO_PKG_VERSION")).to_owned();
         recorder.write(&Line::Cassette { version: CASSETTE_VERSION, by, provider: Box::new(provider), task });
         match recorder.error() {
@@ -68,12 +85,15 @@ impl Recorder {
 
     /// Notes a piece of a command's output. How it is cut into pieces depends on the machine's mood, so that a replay needs it.
     pub fn output(&self, call: &str, text: &str) {
-        let text = self.redactor().text(text);
-        self.write(&Line::Output { call: call.to_owned(), text });
+        let text = self.redactor().known(text);
+        let text = self.printed().entry(call.to_owned()).or_default().text(&text);
+        self.write_output(call, text);
     }
 
     /// Notes the result of a call that has printed something.
     pub fn result(&self, call: &str, content: &str) {
+        let held = self.printed().remove(call).map(|mut held| held.rest());
+        self.write_output(call, held.unwrap_or_default());
         let content = self.redactor().text(content);
         self.write(&Line::Result { call: call.to_owned(), content });
     }
@@ -91,6 +111,16 @@ impl Recorder {
 
     fn redactor(&self) -> Arc<Redactor> {
         Arc::clone(&self.0.redactor.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn printed(&self) -> MutexGuard<'_, HashMap<String, shapes::Redactor>> {
+        self.0.printed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_output(&self, call: &str, text: String) {
+        if !text.is_empty() {
+            self.write(&Line::Output { call: call.to_owned(), text });
+        }
     }
 
     fn to(&self) -> MutexGuard<'_, To> {
@@ -154,7 +184,7 @@ impl Transport for Recording {
         Box::pin(async move {
             let number = self.recorder.request(self.now(), post);
             let (recorder, clock) = (self.recorder.clone(), Arc::clone(&self.inner));
-            let mut exchange = Exchange { recorder, clock, number, held: Vec::new(), ended: false };
+            let mut exchange = Exchange::new(recorder, clock, number);
             let response = self.inner.send(post, until).await;
             match response {
                 Ok(response) => {
@@ -186,6 +216,11 @@ impl Body for RecordedBody {
 }
 
 impl Exchange {
+    fn new(recorder: Recorder, clock: Arc<dyn Transport>, number: usize) -> Self {
+        let (held, shapes, waiting) = (Vec::new(), shapes::Redactor::default(), VecDeque::new());
+        Self { recorder, clock, number, held, shapes, waiting, ended: false }
+    }
+
     fn chunk(&mut self, bytes: &[u8]) {
         self.held.push((self.clock.now(), bytes.to_vec()));
         let tail: Vec<u8> = self.held.iter().flat_map(|(_, bytes)| bytes).copied().collect();
@@ -194,12 +229,20 @@ impl Exchange {
         }
     }
 
-    /// Writes what was held.
+    /// Looks through what was held, and writes what is certain.
     fn release(&mut self) {
         let (moments, mut pieces): (Vec<_>, Vec<_>) = self.held.drain(..).unzip();
         self.recorder.redactor().pieces(&mut pieces);
         for (at, bytes) in moments.into_iter().zip(&pieces) {
-            let line = Line::Chunk { number: self.number, at: micros(at), bytes: Bytes::write(bytes) };
+            self.waiting.push_back(Waiting { at, undecided: bytes.len(), shown: Vec::new() });
+            self.shapes.push(bytes, &mut |piece| decide(&mut self.waiting, piece));
+        }
+        self.write_decided();
+    }
+
+    fn write_decided(&mut self) {
+        while let Some(Waiting { at, shown, .. }) = self.waiting.pop_front_if(|piece| piece.undecided == 0) {
+            let line = Line::Chunk { number: self.number, at: micros(at), bytes: Bytes::write(&shown) };
             self.recorder.write(&line);
         }
     }
@@ -210,8 +253,32 @@ impl Exchange {
         }
         self.ended = true;
         self.release();
+        self.shapes.end(&mut |piece| decide(&mut self.waiting, piece));
+        self.write_decided();
         let (at, cause) = (micros(self.clock.now()), self.recorder.redactor().text(cause));
         self.recorder.write(&Line::End { number: self.number, at, how, cause });
+    }
+}
+
+/// Hands what was decided to the pieces in which it came. What stands for a secret is in the piece where it began.
+fn decide(waiting: &mut VecDeque<Waiting>, piece: Piece<'_>) {
+    let (mut bytes, mut plain) = match piece {
+        Piece::Plain(plain) => (plain.len(), plain),
+        Piece::Secret { bytes, .. } | Piece::More(bytes) => (bytes, &b""[..]),
+    };
+    let mut sign = matches!(piece, Piece::Secret { .. });
+    for waiting in waiting.iter_mut().filter(|waiting| waiting.undecided > 0) {
+        if std::mem::take(&mut sign) {
+            piece.write(&mut waiting.shown);
+        }
+        let here = bytes.min(waiting.undecided);
+        let (now, later) = plain.split_at_checked(here).unwrap_or_default();
+        waiting.shown.extend_from_slice(now);
+        waiting.undecided -= here;
+        (bytes, plain) = (bytes - here, later);
+        if bytes == 0 {
+            return;
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a recording keeps of a request and a response, and what it never does.
 //!
 //! Headers and query values are kept by name: those of [`KEPT`] and its like, which hold no secrets. All others leave their name
-//! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur.
+//! and `[redacted]`. Bodies are kept whole, but for the provider's own secrets wherever they occur, and for whatever has the shape of
+//! a secret ([`sabir_call::redact`]).
+
+use sabir_call::redact;
 
 use crate::provider::Provider;
 use crate::secret::{SHORTEST, Secret};
@@ -71,12 +74,22 @@ impl Redactor {
 
     /// The text without secrets.
     pub(crate) fn text(&self, text: &str) -> String {
+        redact::text(&self.known(text)).into_owned()
+    }
+
+    /// A JSON text without secrets in its strings.
+    pub(crate) fn json(&self, json: &str) -> String {
+        redact::json(&self.known(json)).into_owned()
+    }
+
+    /// The text without the provider's secrets.
+    pub(crate) fn known(&self, text: &str) -> String {
         let mut pieces = vec![text.as_bytes().to_vec()];
         self.pieces(&mut pieces);
         String::from_utf8_lossy(&pieces.concat()).into_owned()
     }
 
-    /// Takes the secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
+    /// Takes the provider's secrets out of bytes that came in pieces. What stands for one is in the piece where it began.
     pub(crate) fn pieces(&self, pieces: &mut [Vec<u8>]) {
         for secret in &self.secrets {
             // From the last to the first: what stands for a secret may hold another one, or the same.

@@ -1,6 +1,7 @@
-//! `log` and `tasks`: what the journals say.
+//! `log` and `tasks`: what the journals say. Secrets leave here as well: journals of earlier versions hold them.
 
 use sabir_agent::{TaskEvent, Totals};
+use sabir_call::redact;
 use serde_json::json;
 
 use crate::cli::Output;
@@ -19,8 +20,8 @@ pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
     let mut totals = Totals::default();
     entries.iter().for_each(|entry| totals.note(&entry.record));
     match output {
-        Output::Events => entries.iter().for_each(print::json),
-        Output::Json => print::json(&json!({
+        Output::Events => entries.iter().for_each(print::redacted),
+        Output::Json => print::redacted(&json!({
             "task": id, "records": entries,
             "usage": totals.usage, "estimate": totals.estimate, "cost": totals.cost,
         })),
@@ -29,7 +30,7 @@ pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
             for entry in &entries {
                 let mut text = painter.paint(TaskEvent::Record(&entry.record));
                 text.push_str(&words(&entry.record));
-                print::out(&text);
+                print::out(&redact::text(&text));
             }
             print::out(&format!("in all: {}\n", spent::words(&totals)));
         }
@@ -70,15 +71,16 @@ pub(crate) fn tasks(output: Output) -> Result<Exit, Failure> {
     let folder = config::tasks_folder()?;
     let all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
     match output {
-        Output::Json => print::json(&all.iter().map(describe).collect::<Vec<_>>()),
-        Output::Events => all.iter().for_each(|listed| print::json(&describe(listed))),
+        Output::Json => print::redacted(&all.iter().map(describe).collect::<Vec<_>>()),
+        Output::Events => all.iter().for_each(|listed| print::redacted(&describe(listed))),
         Output::Text => {
             for listed in &all {
                 let (end, prompt) = match &listed.summary {
                     Err(error) => ("unreadable".to_owned(), error.to_string()),
                     Ok(summary) => (summary.ended.map_or("open".to_owned(), outcome), summary.prompt.clone()),
                 };
-                let prompt: String = prompt.lines().next().unwrap_or_default().chars().take(80).collect();
+                let prompt: String =
+                    redact::text(&prompt).lines().next().unwrap_or_default().chars().take(80).collect();
                 print::out(&print::visible(&format!("{}  {end:<15}  {prompt}\n", listed.id)));
             }
         }

@@ -6,16 +6,19 @@ mod argument;
 mod cassette;
 mod cli;
 mod config;
+mod crash;
 mod dialects;
 mod doctor;
 mod edit;
 mod exit;
 mod explain;
+mod folded;
 mod help;
 mod history;
 mod journal;
 mod kept;
 mod keys;
+mod lines;
 mod lint;
 mod models;
 mod modes;
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     if arguments.next().is_some_and(|first| first == sabir_workspace::supervise::ARGUMENT) {
         return sabir_workspace::supervise::main(arguments);
     }
+    crash::prepare();
     match dispatch() {
         Ok(Exit::Completed) if print::is_lost() => {
             print::err("sabir: standard output could not be written to the end\n");

@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sabir_call::redact;
 use serde::Serialize;
 
 use crate::sanitizer::is_unseen;
@@ -55,6 +56,14 @@ pub(crate) fn json(value: &impl Serialize) {
     }
 }
 
+/// Writes one JSON object and a line feed, without what has the shape of a secret: for what is told of tasks.
+pub(crate) fn redacted(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(line) => out(&format!("{}\n", redact::json(&line))),
+        Err(error) => err(&format!("sabir: this cannot be written as JSON: {error}\n")),
+    }
+}
+
 /// A number of things: `1 call`, `2 calls`.
 pub(crate) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
@@ -65,14 +74,7 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
 pub(crate) fn quoted(text: &str) -> String {
     const HEAD: usize = 40;
     const TAIL: usize = 16;
-    let show = |c: char| match c {
-        '\n' => "\\n".to_owned(),
-        '\r' => "\\r".to_owned(),
-        '\t' => "\\t".to_owned(),
-        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => format!("\\u{{{:x}}}", u32::from(c)),
-        c => c.to_string(),
-    };
-    let shown = |text: &str| text.chars().map(show).collect::<String>();
+    let shown = quoted_whole;
     let head = text.char_indices().nth(HEAD).map_or(text.len(), |(at, _)| at);
     let tail = text.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
     if tail <= head + TAIL {
@@ -80,6 +82,18 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     let (head, tail) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
     format!("`{}…{}`", shown(head), shown(tail))
+}
+
+/// A piece of foreign text on one line: control characters and invisible marks as escapes.
+pub(crate) fn quoted_whole(text: &str) -> String {
+    let show = |c: char| match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '\t' => "\\t".to_owned(),
+        c if c.is_control() || is_unseen(c) || c == '\u{fffd}' => format!("\\u{{{:x}}}", u32::from(c)),
+        c => c.to_string(),
+    };
+    text.chars().map(show).collect()
 }
 
 /// Every line indented, so that foreign text cannot pass for our own.

@@ -14,7 +14,8 @@ use crate::cassette::{self, Nowhere, Tape, Taped, Told};
 use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions};
 use crate::config::{self, Chosen, Config};
 use crate::exit::{Exit, Failure};
-use crate::screen::{EventLines, Progress, Silent};
+use crate::lines::EventLines;
+use crate::screen::{Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
 use crate::{print, sandbox, spent, typed};
@@ -218,7 +219,7 @@ fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
         let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
         let reason = &retry.error.message;
         if output == Some(Output::Events) {
-            print::json(&sabir_agent::Moment::Waiting { reason, milliseconds });
+            print::redacted(&sabir_agent::Moment::Waiting { reason, milliseconds });
         } else {
             let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
             print::err(&print::visible(&format!(
@@ -245,7 +246,7 @@ fn watch(
     }
     let mut user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines),
+        Some(Output::Events) => Box::new(EventLines::default()),
         Some(Output::Text) => Box::new(Progress::default()),
         None => Box::new(Terminal::new(patience)),
     };
@@ -258,7 +259,7 @@ fn watch(
     let complaint = tape.complaint().filter(|_| end.outcome != Outcome::Misconfigured);
     let exit = complaint.as_ref().filter(|_| completed).map_or(Exit::from(end.outcome), |complaint| complaint.exit);
     match output {
-        Some(Output::Json) => print::json(&json!({
+        Some(Output::Json) => print::redacted(&json!({
             "task": id, "outcome": end.outcome, "exit_code": exit.code(), "message": end.message, "turns": end.turns,
             "usage": end.totals.usage, "estimate": end.totals.estimate, "cost": end.totals.cost,
         })),

@@ -1,26 +1,26 @@
-//! Watchers of headless tasks: progress for people, lines for programs, silence.
+//! Watchers of headless tasks: progress for people, silence. `lines.rs` has the one for programs.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_call::redact::Redactor;
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
 use crate::argument::Preview;
+use crate::folded::Folded;
 use crate::print;
 use crate::sanitizer::Sanitizer;
 
 /// Nobody watches.
 pub(crate) struct Silent;
 
-/// One JSON object a line, as things happen.
-pub(crate) struct EventLines;
-
-/// Progress on standard error.
+/// Progress on standard error, which is often kept as the log of a build: secrets are taken out.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     painter: Painter,
+    redactor: Redactor,
 }
 
 /// Task events as words for a terminal.
@@ -34,6 +34,7 @@ pub(crate) struct Painter {
     sanitizer: Sanitizer,
     /// The argument that is being written.
     argument: Option<Preview>,
+    folded: Folded,
 }
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
@@ -46,22 +47,14 @@ impl User for Silent {
     }
 }
 
-impl User for EventLines {
-    fn show(&mut self, event: TaskEvent<'_>) {
-        // The raw text would repeat what the deltas say.
-        if !matches!(event, TaskEvent::Moment(Moment::Delta(Event::Source { .. }))) {
-            print::json(&event);
-        }
-    }
-
-    fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
-        Box::pin(std::future::ready(Reply::Leave))
-    }
-}
-
 impl User for Progress {
     fn show(&mut self, event: TaskEvent<'_>) {
-        print::err(&self.painter.paint(event));
+        let painted = self.painter.paint(event);
+        print::err(&self.redactor.text(&painted));
+        // What is held belongs to a line that is over.
+        if matches!(event, TaskEvent::Record(_)) {
+            print::err(&self.redactor.rest());
+        }
     }
 
     fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
@@ -99,7 +92,10 @@ impl Painter {
             Moment::Delta(Event::ArgEnd { .. } | Event::CallCut { .. }) => {
                 self.argument.take().map(|mut argument| argument.end()).unwrap_or_default()
             }
-            Moment::Output { text, .. } => text.to_owned(),
+            Moment::Output { call, text } => {
+                let call = self.calls.iter().find(|known| known.id == *call);
+                if self.folded.hides(call, text) { String::new() } else { text.to_owned() }
+            }
             _ => String::new(),
         }
     }
@@ -168,7 +164,8 @@ impl Painter {
             }
             _ => String::new(),
         };
-        let text = format!("  {word} {} {subject}{reason}\n", result.name);
+        let folded = self.folded.told(&result.id);
+        let text = format!("{folded}  {word} {} {subject}{reason}\n", result.name);
         self.line(&text)
     }
 

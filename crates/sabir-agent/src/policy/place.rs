@@ -118,6 +118,12 @@ fn path(path: &str, folder: &Folder, root: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a command line names a file that usually holds secrets, by its words alone: for what is shown, not for what is allowed.
+pub fn names_secrets(command: &str) -> bool {
+    let between = |c: char| c.is_whitespace() || "\"'`;|&<>(){}=:,$".contains(c);
+    command.split(between).any(|word| secret(word).is_some())
+}
+
 /// Why a file of that name is taken for a secret, judged by the name alone.
 pub(crate) fn secret(path: &str) -> Option<&'static str> {
     const FILES: [&str; 9] = [

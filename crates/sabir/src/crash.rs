@@ -1,0 +1,46 @@
+//! What is said when Sabir itself fails, and what is not.
+//!
+//! A panic is a bug, and its report is meant to be sent to somebody: it names the place and the first words, and never the
+//! environment, a request or a file. There are no core dumps, and other processes of the same user cannot read this one's memory
+//! and environment, where the provider's key is.
+
+use std::panic::PanicHookInfo;
+
+use sabir_call::redact;
+
+use crate::print;
+
+/// How many characters of what a panic says are told: enough to know it by, too few for a body.
+const TOLD: usize = 200;
+
+/// Shuts this process against others. Where the system refuses, the task goes on as it would have without.
+pub(crate) fn prepare() {
+    sabir_workspace::shield();
+    std::panic::set_hook(Box::new(|info| print::err(&told(info))));
+}
+
+fn told(info: &PanicHookInfo<'_>) -> String {
+    let place = info.location().map_or("an unknown place".to_owned(), ToString::to_string);
+    format!(
+        "sabir panicked at {place}: {}\nThis is a bug in Sabir; please report these two lines.\n",
+        words(info.payload_as_str())
+    )
+}
+
+fn words(said: Option<&str>) -> String {
+    let said: String = said.unwrap_or("it says nothing").chars().take(TOLD).collect();
+    print::quoted_whole(&redact::text(&said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn few_words_and_no_secrets() {
+        let key = format!("ghp_{}", "0123456789".repeat(4));
+        assert_eq!(words(Some(&format!("bad {key}\u{1b}[2J\n"))), "bad [redacted: GitHub token]\\u{1b}[2J\\n");
+        assert_eq!(words(Some(&"x".repeat(5000))).len(), 200);
+        assert_eq!(words(None), "it says nothing");
+    }
+}

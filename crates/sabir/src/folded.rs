@@ -1,0 +1,77 @@
+//! What commands print of files that usually hold secrets: counted, not shown.
+//!
+//! The model gets it, since its user has allowed that. A screen keeps it for whoever scrolls back, shares the terminal or keeps the log
+//! of a build.
+
+use sabir_agent::policy::names_secrets;
+use sabir_call::{Call, CallId};
+use serde_json::Value;
+
+use crate::print;
+
+/// The outputs that are kept from the screen while their commands run.
+#[derive(Debug, Default)]
+pub(crate) struct Folded {
+    open: Vec<(CallId, Count)>,
+}
+
+/// How much was not shown.
+#[derive(Debug, Default)]
+struct Count {
+    lines: usize,
+    /// Whether the last line has not ended.
+    inside: bool,
+}
+
+impl Folded {
+    /// Whether what this call prints is not to be shown; it is counted, then.
+    pub(crate) fn hides(&mut self, call: Option<&Call>, text: &str) -> bool {
+        let Some(call) = call else { return false };
+        let command = call.arguments.get("command").and_then(Value::as_str);
+        if !command.is_some_and(names_secrets) {
+            return false;
+        }
+        let at = self.open.iter().position(|(id, _)| *id == call.id).unwrap_or_else(|| {
+            self.open.push((call.id.clone(), Count::default()));
+            self.open.len() - 1
+        });
+        if let Some((_, count)) = self.open.get_mut(at).filter(|_| !text.is_empty()) {
+            count.lines += text.matches('\n').count();
+            count.inside = !text.ends_with('\n');
+        }
+        true
+    }
+
+    /// What is said instead, once the call has its result; nothing, where nothing was left out.
+    pub(crate) fn told(&mut self, id: &CallId) -> String {
+        let Some(at) = self.open.iter().position(|(open, _)| open == id) else { return String::new() };
+        let (_, count) = self.open.swap_remove(at);
+        let lines = print::counted(count.lines + usize::from(count.inside), "line");
+        format!("  … {lines} of a file that usually holds secrets; not shown\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_across_pieces() {
+        let call = |command: &str| Call {
+            id: CallId::new("c"),
+            name: "execute_command".to_owned(),
+            arguments: [("command".to_owned(), Value::from(command))].into_iter().collect(),
+            dialect: None,
+        };
+        let mut folded = Folded::default();
+        assert!(!folded.hides(Some(&call("cat a.txt")), "x\n") && !folded.hides(None, "x"));
+        assert_eq!(folded.told(&CallId::new("c")), "");
+        for (pieces, expected) in
+            [(vec!["A=1\nB", "=2\n", ""], "2 lines"), (vec!["A"], "1 line"), (vec!["a\n", "b"], "2 lines")]
+        {
+            assert!(pieces.iter().all(|piece| folded.hides(Some(&call("cat ./.env")), piece)));
+            let told = folded.told(&CallId::new("c"));
+            assert_eq!(told, format!("  … {expected} of a file that usually holds secrets; not shown\n"));
+        }
+    }
+}

@@ -8,6 +8,7 @@ mod fetch;
 mod files;
 mod hidden;
 mod offer;
+mod paths;
 mod races;
 
 use std::path::PathBuf;

@@ -48,7 +48,7 @@ enum Limit {
     #[default]
     None,
     /// Only what matches.
-    Only(Globs),
+    Only(Box<Globs>),
     /// Nothing.
     Nothing,
 }
@@ -108,7 +108,7 @@ impl Bounds {
         let only = Globs::default().and(globs)?;
         // What may not be written at all may not be written by a second limit either.
         if !matches!(self.limit, Limit::Nothing) {
-            self.limit = Limit::Only(only);
+            self.limit = Limit::Only(Box::new(only));
         }
         Ok(self)
     }

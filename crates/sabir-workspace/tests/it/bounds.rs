@@ -60,11 +60,11 @@ fn check(place: &Place, path: &str, hidden_by: Option<&str>) {
         said.push(("move to", workspace.apply(&[written, deleted]).err().filter(|error| !is_stale(error))));
     }
     for (way, error) in said {
-        match (error, hidden_by) {
-            (None, None) => {}
-            (Some(WorkspaceError::Hidden { by, .. }), Some(expected)) if by == expected => {}
-            (error, _) => panic!("{way} of {path}: expected {hidden_by:?}, found {error:?}"),
-        }
+        let by = match &error {
+            Some(WorkspaceError::Hidden { by, .. }) => Some(by.as_str()),
+            _ => None,
+        };
+        assert!(by == hidden_by && error.is_none() == by.is_none(), "{way} of {path}: {error:?}, not {hidden_by:?}");
     }
     assert!(!place.inner("elsewhere").exists());
 }

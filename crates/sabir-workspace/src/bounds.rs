@@ -48,7 +48,7 @@ enum Limit {
     #[default]
     None,
     /// Only what matches.
-    Only(Globs),
+    Only(Box<Globs>),
     /// Nothing.
     Nothing,
 }
@@ -108,7 +108,7 @@ impl Bounds {
         let only = Globs::default().and(globs)?;
         // What may not be written at all may not be written by a second limit either.
         if !matches!(self.limit, Limit::Nothing) {
-            self.limit = Limit::Only(only);
+            self.limit = Limit::Only(Box::new(only));
         }
         Ok(self)
     }
@@ -130,6 +130,11 @@ impl Bounds {
     /// Whether anything can be hidden.
     pub(crate) fn hides(&self) -> bool {
         !self.ignore_files.is_empty() || !self.hidden.is_empty()
+    }
+
+    /// Whether anything but ignore files says what is hidden.
+    pub(crate) fn has_globs(&self) -> bool {
+        !self.hidden.is_empty()
     }
 
     /// Whether a file of that name says what is hidden.

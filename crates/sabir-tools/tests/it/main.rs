@@ -9,6 +9,7 @@ mod fetch;
 mod files;
 mod hidden;
 mod offer;
+mod paths;
 mod races;
 mod walls;
 

@@ -27,6 +27,9 @@ struct Folder {
     hiding: Option<Arc<Hiding>>,
 }
 
+/// What one folder gives: the folders below it, and what is hidden in it.
+type Given = Vec<(Key, Next<Folder, Vec<PathBuf>>)>;
+
 impl Workspace {
     pub(crate) fn walk_hidden(&self, stop: &Stop) -> Result<Vec<PathBuf>, WorkspaceError> {
         self.open_beneath(Path::new(""))
@@ -51,11 +54,7 @@ impl Workspace {
         Ok(hidden)
     }
 
-    fn hidden_in(
-        &self,
-        buffer: &mut [MaybeUninit<u8>],
-        mut folder: Folder,
-    ) -> Result<Vec<(Key, Next<Folder, Vec<PathBuf>>)>, Errno> {
+    fn hidden_in(&self, buffer: &mut [MaybeUninit<u8>], mut folder: Folder) -> Result<Given, Errno> {
         let handle = self.open_beneath(&folder.path)?;
         let (mut names, mut bound) = (Vec::new(), false);
         let mut entries = RawDir::new(&handle, buffer);
@@ -76,7 +75,7 @@ impl Workspace {
             let is_folder = kind == EntryKind::Folder;
             if self.bounds().hider(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
                 found.extend(self.real(&path, kind));
-            } else if is_folder {
+            } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
                 given.push((Key::inside(&path), Next::Job(Folder { hiding: folder.hiding.clone(), path })));
             }
         }

@@ -10,6 +10,7 @@
 )]
 
 mod bad_input;
+mod config_cases;
 mod cuts;
 mod dialects;
 mod docs;
@@ -24,6 +25,7 @@ mod jobs;
 mod kills;
 mod lint;
 mod models;
+mod modes;
 mod parse;
 mod policy;
 mod recordings;
@@ -31,6 +33,7 @@ mod repairs;
 mod sandboxes;
 mod tools;
 mod tour;
+mod trust;
 mod undo;
 mod ways;
 mod wires;

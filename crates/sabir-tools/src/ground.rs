@@ -45,9 +45,11 @@ impl Ground {
         &self.workspace
     }
 
-    /// The place that a path means, links followed.
+    /// The place that a path means, links followed. A hidden one is none: what can be told early needs no question.
     pub(crate) fn resolve(&self, path: &str) -> Result<WorkPath, WorkspaceError> {
-        self.workspace.resolve(&self.workspace.path(path)?)
+        let named = self.workspace.path(path)?;
+        self.workspace.may_read(&named)?;
+        self.workspace.resolve(&named)
     }
 
     /// What reading that path would touch.
@@ -68,9 +70,10 @@ impl Ground {
 
     /// What writing that path would touch. Remembers it for [`target`](Self::target).
     pub(crate) fn writing(&self, path: &str) -> Access {
-        match self.resolve(path) {
+        let may_write = |real: WorkPath| self.workspace.may_write(&real).map(|()| real);
+        match self.resolve(path).and_then(may_write) {
             Ok(real) => {
-                let protected = real.protected().map(str::to_owned);
+                let protected = self.workspace.protected(&real).map(str::to_owned);
                 let shown = real.to_string();
                 remember(&self.judged, path.to_owned(), real);
                 Access::Write { path: shown, protected }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::built_in::BuiltIn;
 use crate::ground::Ground;
-use crate::words;
+use crate::words::{self, count};
 
 const MAX_ENTRIES: usize = 1000;
 const MAX_OUTPUT_BYTES: usize = 48 << 10;
@@ -67,8 +67,12 @@ fn list(ground: &Ground, input: &Input, stop: Stop) -> Result<Listed, String> {
 
 impl From<Listed> for ToolOutput {
     fn from(Listed { folder, listing }: Listed) -> Self {
+        let hidden = match listing.hidden {
+            0 => String::new(),
+            hidden => format!("\n[The user hides {}: work without, or ask.]", count(hidden, "more name")),
+        };
         if listing.entries.is_empty() {
-            return Self::done(format!("`{folder}` holds no files, or only ignored ones."));
+            return Self::done(format!("`{folder}` holds no files, or only ignored ones.{hidden}"));
         }
         let (mut words, mut shown) = (String::new(), 0);
         for entry in &listing.entries {
@@ -91,6 +95,6 @@ impl From<Listed> for ToolOutput {
                 if folders { "List a folder below, or use" } else { "For the rest use execute_command with `ls`, or" };
             words.push_str(&format!("[Only the first {shown} names. {rest} search_files.]"));
         }
-        Self::done(words.trim_end_matches('\n'))
+        Self::done(format!("{}{hidden}", words.trim_end_matches('\n')))
     }
 }

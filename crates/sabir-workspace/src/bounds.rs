@@ -23,7 +23,7 @@ use crate::stop::Stop;
 
 pub(crate) use globs::Globs;
 pub(crate) use hiding::{Hiding, Lists};
-pub(crate) use reach::{Barred, Reached};
+pub(crate) use reach::Barred;
 
 mod globs;
 mod hiding;

@@ -153,7 +153,7 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::Missing`], [`NotAFile`](WorkspaceError::NotAFile), [`LinkLeaves`](WorkspaceError::LinkLeaves),
-    /// [`LinkLoop`](WorkspaceError::LinkLoop) or [`Io`](WorkspaceError::Io).
+    /// [`LinkLoop`](WorkspaceError::LinkLoop), [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn read(&self, path: &WorkPath, limit_bytes: usize) -> Result<FileContent, WorkspaceError> {
         let file = self.open_regular(path)?;
         read_whole(&file, limit_bytes).map_err(|error| WorkspaceError::from_io("read", path, error))
@@ -174,9 +174,12 @@ impl Workspace {
     /// What is at the path, links followed.
     ///
     /// # Errors
-    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop) or
-    /// [`Io`](WorkspaceError::Io).
+    /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
+    /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
+        if self.bounds.hides() {
+            return self.reach(path, "look at").map(|reached| reached.info());
+        }
         let found = self.dir.metadata(path.at()).map_err(|error| WorkspaceError::from_io("look at", path, error))?;
         let kind = match found.file_type() {
             kind if kind.is_file() => EntryKind::File,
@@ -201,6 +204,9 @@ impl Workspace {
     /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
     /// its own; after, because it may have been replaced in between.
     pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
+        if self.bounds.hides() {
+            return self.reach(path, "read")?.open(path);
+        }
         let fail = |error| WorkspaceError::from_io("read", path, error);
         let regular = |found: cap_std::fs::FileType| match what(found) {
             None => Ok(()),

@@ -97,16 +97,17 @@ impl Workspace {
     /// matches asked for, the largest folder, and 16 MiB for each thread.
     ///
     /// # Errors
-    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), [`Stopped`](WorkspaceError::Stopped), and those of
+    /// [`WorkspaceError::Regex`], [`Glob`](WorkspaceError::Glob), [`Stopped`](WorkspaceError::Stopped),
+    /// [`Hidden`](WorkspaceError::Hidden), and those of
     /// [`metadata`](Self::metadata) and [`resolve`](Self::resolve) for the path. A file that cannot be read is counted, not an
     /// error.
     pub fn search(&self, options: &SearchOptions) -> Result<SearchResult, WorkspaceError> {
         let matcher = compile(&options.regex)?;
         let glob = options.glob.as_deref().map(compile_glob).transpose()?;
         let found = self.metadata(&options.path)?;
-        let start = self.resolve(&options.path)?;
+        let (start, hiding) = self.start_at(&options.path)?;
         let first = match (found.kind, start.as_path().parent(), start.as_path().file_name()) {
-            (EntryKind::Folder, _, _) => Job::Folder(self.folder(start.as_path())),
+            (EntryKind::Folder, _, _) => Job::Folder(self.folder(start.as_path(), hiding)),
             (EntryKind::File, Some(parent), Some(name))
                 if glob.as_ref().is_none_or(|glob| meets(glob, start.as_path())) =>
             {

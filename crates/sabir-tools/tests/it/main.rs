@@ -6,14 +6,17 @@ mod commands;
 mod definitions;
 mod fetch;
 mod files;
+mod hidden;
 mod offer;
+mod paths;
+mod races;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sabir_agent::{Access, Permit, Registry, ToolOutput};
 use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::{Jobs, Lifetime, Workspace};
+use sabir_workspace::{Bounds, Jobs, Lifetime, Workspace};
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
@@ -40,9 +43,18 @@ impl Place {
     }
 
     fn with_settings(edit_tool: EditTool, reach: Reach) -> Self {
+        Self::set_up(edit_tool, reach, Bounds::new())
+    }
+
+    /// With names and places that are kept from the model.
+    fn bounded(bounds: Bounds) -> Self {
+        Self::set_up(EditTool::ApplyPatch, Reach::Only(Vec::new()), bounds)
+    }
+
+    fn set_up(edit_tool: EditTool, reach: Reach, bounds: Bounds) -> Self {
         let (root, outside) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         let registry = Registry::new(builtin(Settings {
-            workspace: Arc::new(Workspace::open(root.path()).unwrap()),
+            workspace: Arc::new(Workspace::open(root.path()).unwrap().bounded(bounds)),
             helper: PathBuf::from(env!("CARGO_BIN_EXE_tools-probe")),
             environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             edit_tool,

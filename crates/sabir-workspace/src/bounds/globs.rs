@@ -109,3 +109,53 @@ fn regex(glob: &str) -> String {
     }
     regex
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(glob: &str, path: &str, expected: bool) {
+        let globs = Globs::default().and([glob.to_owned()]).unwrap();
+        assert_eq!(globs.meet_or_above(Path::new("/home/ada/app"), Path::new(path)), expected, "{glob} {path}");
+    }
+
+    #[test]
+    fn globs_of_rules() {
+        check(".env", ".env", true);
+        check(".env", "svc/.env", false);
+        check(".env", ".ENV", false);
+        check("./.env", ".env", true);
+        check("**/.env", ".env", true);
+        check("**/.env", "a/b/.env", true);
+        check("**/.env", "a/b.env", false);
+        check("*.pem", "a.pem", true);
+        check("*.pem", "a/b.pem", false);
+        check("secrets", "secrets/deep/key", true);
+        check("secrets/", "secrets/deep/key", true);
+        check("secrets/**", "secrets/deep/key", true);
+        check("secrets/**", "secrets", false);
+        check("src/**/x", "src/x", true);
+        check("a?[b]{c}", "a?[b]{c}", true);
+        check("a?", "ab", false);
+        check("/home/ada/app/key", "key", true);
+        check("/home/ada/app/key", "sub/key", false);
+        check("/home/*/app/**", "sub/key", true);
+        check("**", "anything/at all", true);
+        check("\u{e9}", "e\u{301}", false);
+        check("a\nb*", "a\nbc", true);
+    }
+
+    #[test]
+    fn globs_that_are_none() {
+        for glob in ["", "./", "a\0b", &"x".repeat(5000)] {
+            assert!(Globs::default().and([glob.to_owned()]).is_err(), "{glob:?}");
+        }
+    }
+
+    #[test]
+    fn no_glob_takes_long() {
+        let globs = Globs::default().and(["**a".repeat(200) + "b"]).unwrap();
+        assert!(!globs.meet(Path::new("/"), Path::new(&"a".repeat(3000))));
+    }
+}

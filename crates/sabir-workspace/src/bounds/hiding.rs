@@ -83,8 +83,9 @@ impl Hiding {
     fn judge(nearest: Option<&Self>, name: usize, path: &Path, is_folder: bool) -> Option<fn(String) -> By> {
         let mut one = nearest;
         while let Some(folder) = one {
-            let below = path.strip_prefix(&folder.base);
-            for (found, below) in folder.found.iter().filter(|found| found.name == name).zip(below) {
+            one = folder.above.as_deref();
+            let Ok(below) = path.strip_prefix(&folder.base) else { continue };
+            for found in folder.found.iter().filter(|found| found.name == name) {
                 let Some(list) = &found.list else { return Some(By::Unreadable) };
                 match list.matched(below, is_folder) {
                     Match::Ignore(_) => return Some(By::File),
@@ -92,7 +93,6 @@ impl Hiding {
                     Match::None => {}
                 }
             }
-            one = folder.above.as_deref();
         }
         None
     }

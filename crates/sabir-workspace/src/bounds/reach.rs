@@ -5,16 +5,17 @@
 //! whoever puts a link in the way, at whatever moment, gets an error or another round, and never a look.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{By, Hiding};
 use crate::error::WorkspaceError;
-use crate::files::Workspace;
+use crate::files::{EntryKind, FileInfo, Workspace};
 use crate::path::WorkPath;
 
 /// How often a path is walked again on which links come and go.
@@ -56,7 +57,50 @@ impl Barred {
     }
 }
 
+impl Reached {
+    /// What is there.
+    pub(crate) fn info(&self) -> FileInfo {
+        let kind = match FileType::from_raw_mode(self.found.st_mode) {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            _ => EntryKind::Other,
+        };
+        let size_bytes = u64::try_from(self.found.st_size).unwrap_or_default();
+        FileInfo { kind, size_bytes, links: self.found.st_nlink }
+    }
+
+    /// Opens the file, if it is a regular one and still the one that was judged to be. `named` is for the error.
+    pub(crate) fn open(&self, named: &WorkPath) -> Result<File, WorkspaceError> {
+        let fail = |error: Errno| WorkspaceError::from_io("read", named, error.into());
+        regular(&self.found, named)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(fail)?;
+        regular(&rustix::fs::fstat(&file).map_err(fail)?, named)?;
+        Ok(file.into())
+    }
+}
+
+fn regular(found: &Stat, path: &WorkPath) -> Result<(), WorkspaceError> {
+    let found = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a FIFO",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice | FileType::CharacterDevice => "a device",
+        _ => "something special",
+    };
+    Err(WorkspaceError::NotAFile { path: path.to_string(), found })
+}
+
 impl Workspace {
+    /// The place from which a listing or search starts, and the ignore files that hold for it.
+    pub(crate) fn start_at(&self, path: &WorkPath) -> Result<(WorkPath, Option<Arc<Hiding>>), WorkspaceError> {
+        if !self.bounds().hides() {
+            return Ok((self.resolve(path)?, None));
+        }
+        self.reach(path, "list").map(|reached| (reached.path, reached.hiding))
+    }
+
     /// Goes to what is at a path, unless it is hidden.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl Workspace {
             }
         }
         let count = found.len();
-        given.push((Key::of(&folder.path), Next::Part(found, count)));
+        given.push((Key::inside(&folder.path), Next::Part(found, count)));
         Ok(given)
     }
 

@@ -18,6 +18,7 @@ use super::attributes::Attributes;
 use super::swap::{Done, Swap};
 use super::temp::Temp;
 use super::{Expect, Version, Workspace, read_whole};
+use crate::bounds::{Barred, Hiding};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
 
@@ -103,6 +104,7 @@ impl Workspace {
     /// Checks all that can be known before anything is changed, and takes the attributes that the new file is to have.
     fn look(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
         let path = wanted.path;
+        self.may_write(path)?;
         let real = self.resolve(path)?;
         if real != *path {
             return Err(WorkspaceError::LinkPassed { path: path.to_string(), real: real.to_string() });
@@ -130,6 +132,7 @@ impl Workspace {
     /// The attributes of the file that the new one is to be like.
     fn like(&self, wanted: &Wanted<'_>) -> Result<Option<Attributes>, WorkspaceError> {
         let Some(path) = wanted.like else { return Ok(None) };
+        self.may_read(path)?;
         let (parent, name) = split(path)?;
         let missing = |error: Errno| WorkspaceError::from_io("read", path, error.into());
         let folder = self.open_folder(parent, |_, _| Err(Errno::NOENT)).map_err(missing)?;
@@ -141,8 +144,8 @@ impl Workspace {
 /// Changes under way.
 struct Work<'a> {
     workspace: &'a Workspace,
-    /// The folders of the files, opened once each.
-    folders: HashMap<PathBuf, Arc<OwnedFd>>,
+    /// The folders of the files, opened once each, and the user's ignore files that hold in them.
+    folders: HashMap<PathBuf, (Arc<OwnedFd>, Option<Arc<Hiding>>)>,
     /// The folders made on the way: where, and their names.
     made: Vec<(OwnedFd, PathBuf)>,
     swaps: Vec<Swap<'a>>,
@@ -153,7 +156,7 @@ impl<'a> Work<'a> {
     fn prepare(&mut self, wanted: &Wanted<'a>, attributes: Option<&Attributes>) -> Result<(), WorkspaceError> {
         let fail = |error: io::Error| WorkspaceError::from_io("write", wanted.path, error);
         let (parent, name) = split(wanted.path)?;
-        let folder = self.folder(parent).map_err(|error| fail(error.into()))?;
+        let folder = self.folder(wanted.path.as_path(), parent).map_err(|barred| barred.at("write", wanted.path))?;
         let (temp, version) = match wanted.content {
             Some(bytes) => {
                 let (temp, version) = Temp::filled(&folder, bytes, attributes).map_err(fail)?;
@@ -165,12 +168,14 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn folder(&mut self, parent: &Path) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(known) = self.folders.get(parent) {
+    /// The folder of a path that is not hidden in it.
+    fn folder(&mut self, path: &Path, parent: &Path) -> Result<Arc<OwnedFd>, Barred> {
+        if let Some((known, hiding)) = self.folders.get(parent) {
+            self.workspace.judge(hiding.as_deref(), path, false)?;
             return Ok(Arc::clone(known));
         }
         let made = &mut self.made;
-        let opened = self.workspace.open_folder(parent, |above, name| {
+        let (opened, hiding) = self.workspace.descend(path, parent, |above, name| {
             match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o777)) {
                 Ok(()) => made.push((above.try_clone().map_err(|_| Errno::MFILE)?, name.to_path_buf())),
                 Err(Errno::EXIST) => {}
@@ -179,8 +184,9 @@ impl<'a> Work<'a> {
             sync(above)
         })?;
         self.workspace.sweep(parent, opened.as_fd());
+        self.workspace.judge(hiding.as_deref(), path, false)?;
         let opened = Arc::new(opened);
-        self.folders.insert(parent.to_path_buf(), Arc::clone(&opened));
+        self.folders.insert(parent.to_path_buf(), (Arc::clone(&opened), hiding));
         Ok(opened)
     }
 
@@ -190,7 +196,7 @@ impl<'a> Work<'a> {
             let checked = check(&swap.temp.folder, swap.name, swap.path, swap.expect)?;
             swap.make(checked.as_ref())?;
         }
-        for (parent, folder) in &self.folders {
+        for (parent, (folder, _)) in &self.folders {
             sync(folder).map_err(|error| {
                 let named = WorkPath::from_inside(parent).unwrap_or_else(WorkPath::root);
                 WorkspaceError::from_io("sync the folder", named, error.into())
@@ -209,7 +215,7 @@ impl<'a> Work<'a> {
             // A folder in which someone else has put something meanwhile stays.
             let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
         }
-        for folder in self.folders.values() {
+        for (folder, _) in self.folders.values() {
             let _ = sync(folder);
         }
         if failed.is_empty() {

@@ -30,6 +30,8 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// Whether there are more.
     pub truncated: bool,
+    /// How many names are not shown because of the workspace's [bounds](crate::Bounds), in the folders that are.
+    pub hidden: usize,
 }
 
 /// One name in a [`Listing`].
@@ -68,22 +70,24 @@ impl Workspace {
     /// entries asked for and the largest folder.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotAFolder`], those of [`resolve`](Self::resolve) and [`metadata`](Self::metadata),
+    /// [`WorkspaceError::NotAFolder`], [`Hidden`](WorkspaceError::Hidden), those of [`resolve`](Self::resolve) and [`metadata`](Self::metadata),
     /// [`Io`](WorkspaceError::Io) when this very folder cannot be read, and [`Stopped`](WorkspaceError::Stopped).
     pub fn list(&self, folder: &WorkPath, options: &ListOptions) -> Result<Listing, WorkspaceError> {
         if self.metadata(folder)?.kind != EntryKind::Folder {
             return Err(WorkspaceError::NotAFolder { path: folder.to_string() });
         }
-        let start = self.folder(self.resolve(folder)?.as_path());
+        let (start, hiding) = self.start_at(folder)?;
+        let start = self.folder(start.as_path(), hiding);
         // What is below is left out when it cannot be read; this was asked for by name.
         self.open_beneath(&start.path).map_err(|error| WorkspaceError::from_io("list", folder, error.into()))?;
-        let mut listing = Listing { entries: Vec::new(), truncated: false };
+        let mut listing = Listing { entries: Vec::new(), truncated: false, hidden: 0 };
         // One more than is wanted tells that there is more.
         let reader = || {
             let mut reader = FolderReader::new(self, options.max_entries.saturating_add(1));
             move |folder| entries(&mut reader, folder, options.recursive)
         };
-        let take = |entries: Vec<Entry>| {
+        let take = |(entries, hidden): Part| {
+            listing.hidden += hidden;
             let room = options.max_entries - listing.entries.len();
             listing.truncated = entries.len() > room;
             listing.entries.extend(entries.into_iter().take(room));
@@ -95,11 +99,18 @@ impl Workspace {
     }
 }
 
+/// Entries, and how many more are hidden.
+type Part = (Vec<Entry>, usize);
+
 /// What one folder holds: its entries, with the folders below as jobs in between.
-fn entries(reader: &mut FolderReader<'_>, mut folder: Folder, recursive: bool) -> Vec<(Key, Next<Folder, Vec<Entry>>)> {
-    let names = reader.read(&mut folder).unwrap_or_default();
+fn entries(reader: &mut FolderReader<'_>, mut folder: Folder, recursive: bool) -> Vec<(Key, Next<Folder, Part>)> {
+    let shown = reader.read(&mut folder).unwrap_or_default();
     let (mut given, mut part, mut key) = (Vec::new(), Vec::new(), None);
-    for Name { name, kind } in names {
+    if shown.hidden > 0 {
+        // Before all that the folder holds.
+        given.push((Key::inside(&folder.path), Next::Part((Vec::new(), shown.hidden), 0)));
+    }
+    for Name { name, kind } in shown.names {
         let path = folder.path.join(name);
         let Some(found) = WorkPath::from_inside(&path) else { continue };
         key.get_or_insert_with(|| Key::of(&path));
@@ -107,11 +118,11 @@ fn entries(reader: &mut FolderReader<'_>, mut folder: Folder, recursive: bool) -
         if recursive && kind == EntryKind::Folder {
             let entries = std::mem::take(&mut part);
             let count = entries.len();
-            given.extend(key.take().map(|key| (key, Next::Part(entries, count))));
+            given.extend(key.take().map(|key| (key, Next::Part((entries, 0), count))));
             given.push((Key::inside(&path), Next::Job(folder.below(path))));
         }
     }
     let count = part.len();
-    given.extend(key.map(|key| (key, Next::Part(part, count))));
+    given.extend(key.map(|key| (key, Next::Part((part, 0), count))));
     given
 }

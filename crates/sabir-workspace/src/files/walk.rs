@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::ignored::{Present, Rules};
 use super::temp::TEMP_START;
 use super::{EntryKind, Workspace};
+use crate::bounds::Hiding;
 
 const BUFFER_BYTES: usize = 32 << 10;
 /// How often a folder is tried again whose path is just being renamed.
@@ -28,6 +29,17 @@ pub(crate) struct Folder {
     /// Its path from the workspace folder.
     pub(crate) path: PathBuf,
     rules: Option<Arc<Rules>>,
+    /// The user's ignore files that hold in it.
+    hiding: Option<Arc<Hiding>>,
+}
+
+/// What a folder shows.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The names that nothing hides, sorted.
+    pub(crate) names: Vec<Name>,
+    /// How many names the bounds hide that would be here otherwise.
+    pub(crate) hidden: usize,
 }
 
 /// A name in a folder.
@@ -49,14 +61,14 @@ pub(crate) struct FolderReader<'a> {
 impl Folder {
     /// A folder in this one.
     pub(crate) fn below(&self, path: PathBuf) -> Self {
-        Self { path, rules: self.rules.clone() }
+        Self { path, rules: self.rules.clone(), hiding: self.hiding.clone() }
     }
 }
 
 impl Workspace {
-    /// A folder to start from, its path resolved.
-    pub(crate) fn folder(&self, path: &Path) -> Folder {
-        Folder { path: path.to_path_buf(), rules: self.rules_above(path) }
+    /// A folder to start from, its path resolved, and the user's ignore files above it.
+    pub(crate) fn folder(&self, path: &Path, hiding: Option<Arc<Hiding>>) -> Folder {
+        Folder { path: path.to_path_buf(), rules: self.rules_above(path), hiding }
     }
 
     /// Opens a folder beneath the workspace's handle, through no link.
@@ -81,10 +93,12 @@ impl<'a> FolderReader<'a> {
         Self { workspace, buffer: vec![MaybeUninit::uninit(); BUFFER_BYTES].into_boxed_slice(), most }
     }
 
-    /// The names that nothing hides, sorted; the folder then knows the rules for what it holds.
-    pub(crate) fn read(&mut self, folder: &mut Folder) -> Result<Vec<Name>, Errno> {
+    /// The names that nothing hides; the folder then knows the rules for what it holds.
+    pub(crate) fn read(&mut self, folder: &mut Folder) -> Result<Shown, Errno> {
         let handle = self.workspace.open_beneath(&folder.path)?;
         let (mut names, mut present) = (Vec::new(), Present::default());
+        let bounds = self.workspace.bounds();
+        let mut bound = false;
         let mut entries = RawDir::new(&handle, &mut self.buffer);
         while let Some(entry) = entries.next() {
             let entry = entry?;
@@ -100,6 +114,7 @@ impl<'a> FolderReader<'a> {
                 name if name.starts_with(TEMP_START.as_bytes()) => continue,
                 _ => {}
             }
+            bound |= bounds.is_ignore_file(name.as_bytes());
             names.push(Name { name: name.to_os_string(), kind: kind(&handle, name, entry.file_type()) });
         }
         folder.rules = Rules::within(folder.rules.take(), handle.as_fd(), &folder.path, present);
@@ -112,12 +127,30 @@ impl<'a> FolderReader<'a> {
                 !hidden
             });
         }
+        if bound {
+            folder.hiding = self.workspace.hiding_in(folder.hiding.take(), handle.as_fd(), &folder.path);
+        }
+        let hidden = if bounds.hides() { self.leave_out(folder, &mut names) } else { 0 };
         if names.len() > self.most {
             names.select_nth_unstable(self.most);
             names.truncate(self.most);
         }
         names.sort_unstable();
-        Ok(names)
+        Ok(Shown { names, hidden })
+    }
+
+    /// Leaves out what the bounds hide, and counts it.
+    fn leave_out(&self, folder: &Folder, names: &mut Vec<Name>) -> usize {
+        let (before, root) = (names.len(), self.workspace.root());
+        let mut path = folder.path.clone();
+        names.retain(|name| {
+            path.push(&name.name);
+            let is_folder = name.kind == EntryKind::Folder;
+            let hider = self.workspace.bounds().hider(root, folder.hiding.as_deref(), &path, is_folder);
+            path.pop();
+            hider.is_none()
+        });
+        before - names.len()
     }
 }
 

@@ -35,7 +35,8 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::Exists`], [`Stale`](WorkspaceError::Stale) and [`Missing`](WorkspaceError::Missing) when the
-    /// expectation fails; [`LinkPassed`](WorkspaceError::LinkPassed) when the path is not the [resolved](Self::resolve) one;
+    /// expectation fails; [`Hidden`](WorkspaceError::Hidden) and [`Limited`](WorkspaceError::Limited) by the workspace's
+    /// [bounds](crate::Bounds); [`LinkPassed`](WorkspaceError::LinkPassed) when the path is not the [resolved](Self::resolve) one;
     /// [`ReadOnly`](WorkspaceError::ReadOnly) for a file that nobody may write, also where the folder would let it be replaced,
     /// and also for root; [`LinkLeaves`](WorkspaceError::LinkLeaves), [`NotAFile`](WorkspaceError::NotAFile) and
     /// [`NotAFolder`](WorkspaceError::NotAFolder); [`Io`](WorkspaceError::Io) for anything else, such as a full disk. After an

@@ -103,7 +103,7 @@ impl<'a> Worker<'a> {
 
     /// The files of a folder, so many at a time, with the folders below in between.
     fn read(&mut self, mut folder: Folder) -> Vec<(Key, Next<Job, Vec<Searched>>)> {
-        let found = self.reader.read(&mut folder).unwrap_or_default();
+        let found = self.reader.read(&mut folder).unwrap_or_default().names;
         let (mut given, mut names) = (Vec::new(), Vec::new());
         let hand_over = |names: &mut Vec<OsString>, given: &mut Vec<_>| {
             if let Some(first) = names.first() {

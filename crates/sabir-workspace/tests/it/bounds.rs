@@ -1,0 +1,312 @@
+//! What the bounds of a workspace hide and forbid, at every way to a file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use sabir_workspace::{Bounds, Change, Expect, ListOptions, SearchOptions, Stop, Version, Workspace, WorkspaceError};
+
+use crate::Place;
+
+const NAMES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
+
+/// The place, bounded.
+fn bounded(place: Place, bounds: Bounds) -> Place {
+    let workspace = Workspace::open(place.root.path()).unwrap().bounded(bounds);
+    Place { workspace, ..place }
+}
+
+fn ignoring(lists: &[(&str, &str)]) -> Place {
+    let place = Place::new();
+    for (name, text) in lists {
+        place.put(name, text);
+    }
+    for name in [".env", "svc/.env", "svc/main.rs", "secrets/deep/key", "build/keep/x", "build/y", "plain.txt", "mover"]
+    {
+        place.put(name, "TOKEN=1\n");
+    }
+    bounded(place, Bounds::new().ignore_files(NAMES))
+}
+
+fn all() -> ListOptions {
+    ListOptions { recursive: true, ..ListOptions::default() }
+}
+
+/// Every way to a file says the same of it.
+#[track_caller]
+fn check(place: &Place, path: &str, hidden_by: Option<&str>) {
+    let (workspace, at) = (&place.workspace, place.path(path));
+    let is_folder = place.inner(path).is_dir();
+    let mut said: Vec<(&str, Option<WorkspaceError>)> = vec![
+        ("may_read", workspace.may_read(&at).err()),
+        ("may_write", workspace.may_write(&at).err()),
+        ("metadata", workspace.metadata(&at).err()),
+        ("exists", workspace.exists(&at).err()),
+        ("search", workspace.search(&SearchOptions { path: at.clone(), ..SearchOptions::new("TOKEN") }).err()),
+    ];
+    if is_folder {
+        said.push(("list", workspace.list(&at, &all()).err()));
+    } else {
+        said.push(("read", workspace.read(&at, 100).err()));
+        let wrong = Expect::Version(Version::of(b"something else"));
+        let change = |change| workspace.apply(&[change]).err().filter(|error| !is_stale(error));
+        said.push(("write", workspace.write(&at, b"new", wrong).err().filter(|error| !is_stale(error))));
+        said.push(("add", change(Change::write(at.clone(), Vec::new(), Expect::Missing))));
+        said.push(("delete", change(Change::delete(at.clone(), wrong))));
+        let [written, deleted] = Change::moved(at.clone(), wrong, place.path("elsewhere"), Vec::new());
+        said.push(("move from", workspace.apply(&[written, deleted]).err().filter(|error| !is_stale(error))));
+        let [written, deleted] = Change::moved(place.path("mover"), wrong, at.clone(), Vec::new());
+        said.push(("move to", workspace.apply(&[written, deleted]).err().filter(|error| !is_stale(error))));
+    }
+    for (way, error) in said {
+        match (error, hidden_by) {
+            (None, None) => {}
+            (Some(WorkspaceError::Hidden { by, .. }), Some(expected)) if by == expected => {}
+            (error, _) => panic!("{way} of {path}: expected {hidden_by:?}, found {error:?}"),
+        }
+    }
+    assert!(!place.inner("elsewhere").exists());
+}
+
+fn is_stale(error: &WorkspaceError) -> bool {
+    matches!(error, WorkspaceError::Stale { .. } | WorkspaceError::Exists { .. })
+}
+
+/// What is shown and found, as one text each.
+fn shown(place: &Place) -> (String, usize) {
+    let listing = place.workspace.list(&place.path("."), &all()).unwrap();
+    let names: Vec<_> = listing.entries.iter().map(|entry| entry.path.to_string()).collect();
+    let found = place.workspace.search(&SearchOptions::new("TOKEN")).unwrap();
+    for found in found.matches {
+        assert!(names.contains(&found.path.to_string()), "{} is found and not listed", found.path);
+    }
+    (names.join(" "), listing.hidden)
+}
+
+#[test]
+fn ignore_files_hide_at_every_way() {
+    let place = ignoring(&[(".sabirignore", ".env\n/secrets/\n"), (".rooignore", "build/*\n!build/keep\n")]);
+    check(&place, ".env", Some(".sabirignore"));
+    check(&place, "svc/.env", Some(".sabirignore"));
+    check(&place, "svc/../svc/./.env", Some(".sabirignore"));
+    check(&place, "secrets", Some(".sabirignore"));
+    check(&place, "secrets/deep", Some(".sabirignore"));
+    check(&place, "secrets/deep/key", Some(".sabirignore"));
+    check(&place, "build/y", Some(".rooignore"));
+    check(&place, "build/keep/x", None);
+    check(&place, "plain.txt", None);
+    check(&place, "svc/main.rs", None);
+    assert_eq!(
+        shown(&place),
+        (".rooignore .sabirignore build build/keep build/keep/x mover plain.txt svc svc/main.rs".to_owned(), 4)
+    );
+    // What is not there is hidden all the same, and nothing is made.
+    let error = place.workspace.write(&place.path("secrets/new/x"), b"", Expect::Any).unwrap_err();
+    assert!(matches!(error, WorkspaceError::Hidden { .. }), "{error:?}");
+    let error = place.workspace.write(&place.path("new/secrets/.env"), b"", Expect::Any).unwrap_err();
+    assert_eq!(error.to_string(), "`new/secrets/.env` is hidden by .sabirignore; work without it, or ask the user");
+    assert!(!place.inner("secrets/new").exists() && !place.inner("new").exists());
+}
+
+#[test]
+fn links_do_not_launder() {
+    let place = ignoring(&[(".sabirignore", ".env\nsecrets/\nshown-as\n")]);
+    place.link("alias", ".env");
+    place.link("through", "secrets/deep");
+    place.link("deeper", "through");
+    place.link("shown-as", "plain.txt");
+    for path in ["alias", "through/key", "through", "deeper/key", "shown-as"] {
+        let error = place.workspace.read(&place.path(path), 10).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
+        let error = place.workspace.may_write(&place.path(path)).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
+        let error = place.workspace.write(&place.path(path), b"x", Expect::Any).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Hidden { .. }), "{path}: {error:?}");
+    }
+    let options = SearchOptions { path: place.path("through"), ..SearchOptions::new("TOKEN") };
+    assert!(matches!(place.workspace.search(&options), Err(WorkspaceError::Hidden { .. })));
+    assert!(matches!(place.workspace.list(&place.path("deeper"), &all()), Err(WorkspaceError::Hidden { .. })));
+}
+
+#[test]
+fn ignore_files_are_read_anew_and_nested() {
+    let place = ignoring(&[("svc/.clineignore", "main.*\n"), ("secrets/.sabirignore", "*\n!deep\n")]);
+    check(&place, "svc/main.rs", Some(".clineignore"));
+    check(&place, "secrets/deep/key", Some(".sabirignore"));
+    check(&place, ".env", None);
+    place.put("svc/.clineignore", "*\n!main.rs\n");
+    check(&place, "svc/main.rs", None);
+    check(&place, "svc/.env", Some(".clineignore"));
+    place.put(".sabirignore", "*\n");
+    check(&place, "plain.txt", Some(".sabirignore"));
+    // The list itself is no secret, and changing it is no edit like another.
+    assert_eq!(place.workspace.read(&place.path(".sabirignore"), 10).unwrap().bytes, b"*\n");
+    assert!(place.workspace.protected(&place.path(".sabirignore")).is_some());
+    assert!(place.workspace.protected(&place.path("svc/.clineignore")).is_some());
+    let own = bounded(Place::new(), Bounds::new().ignore_files([".gitignore"]));
+    assert!(own.workspace.protected(&own.path("sub/.gitignore")).is_some());
+    assert!(Place::new().workspace.protected(&own.path("sub/.gitignore")).is_none());
+}
+
+#[test]
+fn a_list_that_cannot_be_read_hides_its_folder() {
+    let place = ignoring(&[]);
+    let unreadable = ".sabirignore, which cannot be read as a text file of at most 1 MiB";
+    place.link("svc/.sabirignore", "nowhere");
+    check(&place, "svc/main.rs", Some(unreadable));
+    check(&place, "plain.txt", None);
+    fs::remove_file(place.inner("svc/.sabirignore")).unwrap();
+    place.put("svc/.sabirignore", "#\n".repeat(600_000));
+    check(&place, "svc/main.rs", Some(unreadable));
+    fs::remove_file(place.inner("svc/.sabirignore")).unwrap();
+    fs::create_dir(place.inner("svc/.sabirignore")).unwrap();
+    check(&place, "svc/main.rs", Some(unreadable));
+    fs::remove_dir(place.inner("svc/.sabirignore")).unwrap();
+    // One list for several tools is usual; a link to the outside says nothing that can be known.
+    place.put(".ignored", "main.rs\n");
+    place.link("svc/.sabirignore", "../.ignored");
+    check(&place, "svc/main.rs", Some(".sabirignore"));
+    fs::remove_file(place.inner("svc/.sabirignore")).unwrap();
+    place.link("svc/.sabirignore", place.outside.path().join("secret"));
+    check(&place, "svc/main.rs", Some(unreadable));
+}
+
+#[test]
+fn hidden_globs() {
+    let place = ignoring(&[]);
+    let absolute = place.workspace.root().join("svc/.env").to_str().unwrap().to_owned();
+    let globs = ["secrets/deep".to_owned(), absolute, ".env/".to_owned()];
+    let place = bounded(place, Bounds::new().hide(globs).unwrap());
+    check(&place, "secrets/deep/key", Some("a rule"));
+    check(&place, "svc/.env", Some("a rule"));
+    check(&place, ".env", Some("a rule"));
+    check(&place, "svc/main.rs", None);
+    assert_eq!(shown(&place).1, 3);
+    assert!(Bounds::new().hide(["".to_owned()]).is_err());
+}
+
+#[test]
+fn limits_of_a_mode() {
+    let only = Bounds::new().write_only(["**/*.md".to_owned(), "docs".to_owned()]).unwrap();
+    let place = bounded(ignoring(&[]), only.because("the mode `docs` writes only Markdown"));
+    for path in ["a.md", "deep/down/b.md", "docs/x.html"] {
+        place.workspace.write(&place.path(path), b"x", Expect::Missing).unwrap();
+    }
+    place.workspace.read(&place.path("plain.txt"), 10).unwrap();
+    let refused = |changes: &[Change]| {
+        let error = place.workspace.apply(changes).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
+        error.to_string()
+    };
+    assert_eq!(
+        refused(&[Change::write(place.path("a.rs"), Vec::new(), Expect::Any)]),
+        "`a.rs` cannot be written, and nothing was: the mode `docs` writes only Markdown"
+    );
+    refused(&[Change::delete(place.path("plain.txt"), Expect::Any)]);
+    refused(&Change::moved(place.path("a.md"), Expect::Any, place.path("a.rs"), Vec::new()));
+    refused(&Change::moved(place.path("plain.txt"), Expect::Any, place.path("b.md"), Vec::new()));
+    // All or nothing: the first is allowed.
+    refused(&[
+        Change::write(place.path("new.md"), Vec::new(), Expect::Any),
+        Change::write(place.path("new.rs"), Vec::new(), Expect::Any),
+    ]);
+    assert!(!place.inner("new.md").exists() && place.inner("a.md").exists());
+    place.link("l.md", "plain.txt");
+    refused_by_limit(&place, "l.md");
+    let place = bounded(place, Bounds::new().read_only());
+    refused_by_limit(&place, "a.md");
+    assert_eq!(place.workspace.read(&place.path("a.md"), 10).unwrap().bytes, b"x");
+}
+
+#[track_caller]
+fn refused_by_limit(place: &Place, path: &str) {
+    let error = place.workspace.may_write(&place.path(path)).unwrap_err();
+    assert!(matches!(error, WorkspaceError::Limited { .. }), "{error:?}");
+}
+
+#[test]
+fn hidden_paths_for_a_sandbox() {
+    let lists = [(".sabirignore", ".env\nsecrets/\nlink*\n!link3\n"), (".gitignore", "build\n")];
+    let place = ignoring(&lists);
+    place.put("build/.env", "");
+    place.put(".git/.env", "");
+    place.link("link1", "plain.txt");
+    place.link("link2", "svc");
+    place.link("link3", "svc/main.rs");
+    let root = place.workspace.root().to_path_buf();
+    let expected = [".env", ".git/.env", "build/.env", "plain.txt", "secrets", "svc/.env"];
+    let expected: Vec<PathBuf> = expected.iter().map(|path| root.join(path)).collect();
+    assert_eq!(place.workspace.hidden(&Stop::default()).unwrap(), expected);
+    let stopped = Stop::default();
+    stopped.ask();
+    assert!(matches!(place.workspace.hidden(&stopped), Err(WorkspaceError::Stopped { .. })));
+    let unbound = Workspace::open(place.root.path()).unwrap();
+    assert_eq!(unbound.hidden(&stopped).unwrap(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn the_root_of_the_machine_is_known() {
+    assert!(Workspace::open("/".as_ref()).unwrap().is_whole_machine());
+    assert!(!Place::new().workspace.is_whole_machine());
+}
+
+fn names() -> impl Strategy<Value = String> {
+    prop::collection::vec("[ab]{1,2}", 1..4).prop_map(|parts| parts.join("/"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 48 }))]
+
+    /// Listing, reading and the list for the sandbox agree on every file, and git agrees with them.
+    #[test]
+    fn all_ways_agree(
+        files in prop::collection::btree_set(names(), 1..12),
+        lines in prop::collection::vec("!?/?[ab*]{1,2}(/[ab*]{1,2})?/?", 0..5),
+        nested in prop::collection::vec("!?/?[ab*]{1,2}/?", 0..3),
+    ) {
+        let place = Place::new();
+        for file in &files {
+            // What is a folder already cannot be a file, and the other way round.
+            let path = place.inner(file);
+            if fs::create_dir_all(path.parent().unwrap()).is_ok() {
+                let _ = fs::write(&path, "x");
+            }
+        }
+        place.put(".sabirignore", lines.join("\n"));
+        if place.inner("a").is_dir() {
+            place.put("a/.sabirignore", nested.join("\n"));
+        }
+        let everything: BTreeSet<String> = place.workspace.list(&place.path("."), &all()).unwrap().entries.iter()
+            .map(|entry| entry.path.to_string()).collect();
+        let place = bounded(place, Bounds::new().ignore_files([".sabirignore"]));
+        let listed: BTreeSet<String> = place.workspace.list(&place.path("."), &all()).unwrap().entries.iter()
+            .map(|entry| entry.path.to_string()).collect();
+        let hidden = place.workspace.hidden(&Stop::default()).unwrap();
+        for path in &everything {
+            let readable = place.workspace.metadata(&place.path(path)).is_ok();
+            prop_assert_eq!(readable, listed.contains(path), "{}", path);
+            let real = place.workspace.root().join(path);
+            prop_assert_eq!(readable, !hidden.iter().any(|hidden| real.starts_with(hidden)), "{}", path);
+        }
+        for path in everything.iter().filter(|path| !path.ends_with(".sabirignore")) {
+            prop_assert_eq!(!listed.contains(path), git_ignores(&place, path), "{}", path);
+        }
+    }
+}
+
+/// What git says of the same rules.
+fn git_ignores(place: &Place, path: &str) -> bool {
+    let root = place.workspace.root();
+    for folder in ["", "a"] {
+        let _ = fs::copy(root.join(folder).join(".sabirignore"), root.join(folder).join(".gitignore"));
+    }
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "core.excludesFile=/dev/null"]).args(arguments).current_dir(root).output().unwrap()
+    };
+    if !root.join(".git").exists() {
+        assert!(git(&["init", "-q"]).status.success());
+    }
+    git(&["check-ignore", "-q", "--no-index", path]).status.success()
+}

@@ -100,7 +100,11 @@ fn a_branch_is_only_a_name() {
     git(&["checkout", "-q", "-b", "x$(touch${IFS}PWNED)"]);
     git(&["commit", "-q", "--allow-empty", "-m", "x"]);
     let command = |line: &str| ("execute_command", json!({"command": line}));
-    let calls = vec![command("git status"), command("git branch --show-current"), command("git checkout $(git branch --show-current)")];
+    let calls = vec![
+        command("git status"),
+        command("git branch --show-current"),
+        command("git checkout $(git branch --show-current)"),
+    ];
     let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
     let output = world.run(&provider, WAYS[1], &["--output", "events", "go"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -146,7 +150,9 @@ fn rules_by_odd_names_touch_no_others() {
     for name in ["toString", "__proto__", "constructor"] {
         assert!(explain(&["--allow", name, "--deny", name]).starts_with("ask"));
         assert!(explain(&["--allow", name, "--allow", "touch x"]).starts_with("allow"));
-        let config = format!("[modes.{name}]\ntools = [\"read\"]\n[providers.{name}]\nwire = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1\"\n");
+        let config = format!(
+            "[modes.{name}]\ntools = [\"read\"]\n[providers.{name}]\nwire = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1\"\n"
+        );
         let file = world.home.path().join("c.toml");
         std::fs::write(&file, config).unwrap();
         let listed = world.sabir().args(["modes", "--config"]).arg(Path::new(&file)).output().unwrap();

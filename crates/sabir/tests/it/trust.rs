@@ -56,8 +56,8 @@ fn trust_holds_for_exactly_what_was_shown() {
     let folder = hostile(&world, "w");
     check(&world, &folder, "ask", "core.fsmonitor); `sabir trust`");
     let shown = trust(&world, &folder, &[], 2);
-    assert!(shown.contains("core.fsmonitor = './monitor.sh --fast'"), "{shown}");
-    assert!(shown.contains("file ./monitor.sh = '10 bytes'"), "{shown}");
+    assert!(shown.contains("core.fsmonitor = `./monitor.sh --fast`"), "{shown}");
+    assert!(shown.contains("file ./monitor.sh = `10 bytes`"), "{shown}");
     assert!(shown.contains("nobody can be asked here"), "{shown}");
     check(&world, &folder, "ask", "core.fsmonitor");
     trust(&world, &folder, &["--yes"], 0);
@@ -68,7 +68,9 @@ fn trust_holds_for_exactly_what_was_shown() {
     assert!(listed.contains(folder.file_name().unwrap().to_str().unwrap()), "{listed}");
 
     let changes: [(&str, &dyn Fn(bool)); 5] = [
-        ("file ./monitor.sh", &|on| fs::write(folder.join("monitor.sh"), if on { "evil\n" } else { "#!/bin/sh\n" }).unwrap()),
+        ("file ./monitor.sh", &|on| {
+            fs::write(folder.join("monitor.sh"), if on { "evil\n" } else { "#!/bin/sh\n" }).unwrap()
+        }),
         ("core.fsmonitor", &|on| {
             git(&folder, &["config", "core.fsmonitor", if on { "./monitor.sh" } else { "./monitor.sh --fast" }]);
         }),
@@ -98,7 +100,7 @@ fn trust_holds_for_exactly_what_was_shown() {
     git(&folder, &["config", "core.fsmonitor", "sh -c evil"]);
     // CFG-035: what is new is marked.
     let shown = trust(&world, &folder, &["--yes"], 0);
-    assert!(shown.contains("core.fsmonitor = 'sh -c evil' (changed since you trusted it)"), "{shown}");
+    assert!(shown.contains("core.fsmonitor = `sh -c evil` (changed since you trusted it)"), "{shown}");
     assert!(shown.contains("file ./monitor.sh is gone"), "{shown}");
     check(&world, &folder, "allow", "");
     trust(&world, &folder, &["--revoke"], 0);

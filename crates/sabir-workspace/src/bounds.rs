@@ -132,6 +132,11 @@ impl Bounds {
         !self.ignore_files.is_empty() || !self.hidden.is_empty()
     }
 
+    /// Whether anything but ignore files says what is hidden.
+    pub(crate) fn has_globs(&self) -> bool {
+        !self.hidden.is_empty()
+    }
+
     /// Whether a file of that name says what is hidden.
     pub(crate) fn is_ignore_file(&self, name: &[u8]) -> bool {
         self.ignore_files.iter().any(|known| known.as_bytes() == name)

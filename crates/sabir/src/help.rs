@@ -9,10 +9,11 @@ use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
 /// What has a document of its own.
-const TOPICS: [(&str, &str); 6] = [
+const TOPICS: [(&str, &str); 7] = [
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
     ("edits", include_str!("../../../docs/edits.md")),
+    ("ignore", include_str!("../../../docs/ignore.md")),
     ("modes", include_str!("../../../docs/modes.md")),
     ("policy", include_str!("../../../docs/policy.md")),
     ("wires", include_str!("../../../docs/wires.md")),

@@ -307,7 +307,7 @@ fn checkpoints_keep_and_restore_nothing_from_outside() {
     let tally = std::thread::scope(|scope| {
         scope.spawn(|| arena.exchange());
         let _over = Over(&arena.over);
-        arena.rounds(share(100), |number| arena.back_and_forth(&checkpoints, number))
+        arena.rounds(share(50), |number| arena.back_and_forth(&checkpoints, number))
     });
     let found = holding_secret(data.path());
     assert!(found.is_empty(), "{found:?} in the store");

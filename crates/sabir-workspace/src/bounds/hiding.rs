@@ -68,7 +68,10 @@ impl Bounds {
         if self.hidden.meet(root, path) {
             return Some(By::Rule);
         }
-        hiding?;
+        // As with git, ignore files say nothing of what git keeps: `main` may be a branch as well.
+        if hiding.is_none() || is_in_repository(path) {
+            return None;
+        }
         // They say what is hidden, which is no secret; and a `*` would hide them.
         if path.file_name().is_some_and(|name| self.is_ignore_file(name.as_encoded_bytes())) && !is_folder {
             return None;
@@ -130,6 +133,11 @@ impl Workspace {
         };
         Some(opened.and_then(read_text))
     }
+}
+
+/// Whether a path lies below a `.git`.
+fn is_in_repository(path: &Path) -> bool {
+    path.parent().is_some_and(|folder| folder.iter().any(|name| name == ".git"))
 }
 
 fn read_text(file: File) -> io::Result<Vec<u8>> {

@@ -76,7 +76,7 @@ impl Workspace {
             let is_folder = kind == EntryKind::Folder;
             if self.bounds().hider(self.root(), folder.hiding.as_deref(), &path, is_folder).is_some() {
                 found.extend(self.real(&path, kind));
-            } else if is_folder {
+            } else if is_folder && (path.file_name() != Some(OsStr::new(".git")) || self.bounds().has_globs()) {
                 given.push((Key::inside(&path), Next::Job(Folder { hiding: folder.hiding.clone(), path })));
             }
         }

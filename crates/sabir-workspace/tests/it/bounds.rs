@@ -235,8 +235,12 @@ fn hidden_paths_for_a_sandbox() {
     place.link("link2", "svc");
     place.link("link3", "svc/main.rs");
     let root = place.workspace.root().to_path_buf();
-    let expected = [".env", ".git/.env", "build/.env", "plain.txt", "secrets", "svc/.env"];
+    // Ignore files say nothing of what git keeps; globs may.
+    let expected = [".env", "build/.env", "plain.txt", "secrets", "svc/.env"];
     let expected: Vec<PathBuf> = expected.iter().map(|path| root.join(path)).collect();
+    assert_eq!(place.workspace.hidden(&Stop::default()).unwrap(), expected);
+    let place = bounded(place, Bounds::new().hide(["**/.env".to_owned()]).unwrap());
+    let expected = [".env", ".git/.env", "build/.env", "svc/.env"].map(|path| root.join(path));
     assert_eq!(place.workspace.hidden(&Stop::default()).unwrap(), expected);
     let stopped = Stop::default();
     stopped.ask();

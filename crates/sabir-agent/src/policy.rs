@@ -215,6 +215,12 @@ impl Rules {
         self.deny.iter().filter_map(|rule| if let Pattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
     }
 
+    /// Whether anything here may say something of a command.
+    fn speaks_of_commands(&self) -> bool {
+        let rules = [&self.allow, &self.ask, &self.deny];
+        self.commands || self.network || !self.exact.is_empty() || rules.iter().any(|rules| !rules.is_empty())
+    }
+
     /// Whether a rule denies paths or asks about them.
     fn speaks_of_paths(&self) -> bool {
         self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, Pattern::Path(_)))
@@ -319,10 +325,10 @@ impl Rules {
         let held = self.mode.as_ref().filter(|mode| !mode.changes_freely());
         let mut only_reads = false;
         if verdict == Verdict::Allow || held.is_some() {
-            let plain = Self::default();
-            let known = *self == plain && held.is_none();
             // What the rules say has no part in what is known of a command.
-            only_reads = known || plain.command(command, facts, Beyond::Nothing).verdict == Verdict::Allow;
+            let plain = || Self::default().command(command, facts, Beyond::Nothing).verdict;
+            let silent = verdict == Verdict::Allow && !self.speaks_of_commands();
+            only_reads = (beyond == Beyond::Nothing || held.is_some()) && (silent || plain() == Verdict::Allow);
         }
         if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
             let reason = format!("the mode `{}` runs only commands that are known to only read: {reason}", mode.name);

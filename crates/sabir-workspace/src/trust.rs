@@ -99,11 +99,15 @@ impl Programs {
         let words = value.split(|c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>'));
         for word in words {
             let word = word.trim_matches(|c| matches!(c, '\'' | '"' | '!'));
-            let Ok(path) = self.top.join(word).canonicalize() else { continue };
-            if word.is_empty() || !path.starts_with(&self.top) {
+            let named = self.top.join(word);
+            let Ok(path) = named.canonicalize() else { continue };
+            if word.is_empty() || !named.starts_with(&self.top) {
                 continue;
             }
-            if path.is_file() {
+            if !path.starts_with(&self.top) {
+                let leads = path.to_string_lossy().into_owned();
+                self.add(format!("link {word}"), leads.clone(), leads.as_bytes(), false);
+            } else if path.is_file() {
                 self.file(format!("file {word}"), &path, false)?;
             } else if key == "core.hookspath" {
                 self.hooks(&format!("{word}/"), &path)?;

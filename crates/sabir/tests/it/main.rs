@@ -11,6 +11,7 @@
 
 mod approval;
 mod bad_input;
+mod config_cases;
 mod cuts;
 mod dialects;
 mod docs;
@@ -25,6 +26,7 @@ mod jobs;
 mod kills;
 mod lint;
 mod models;
+mod modes;
 mod parse;
 mod policy;
 mod recordings;
@@ -32,6 +34,7 @@ mod repairs;
 mod sandboxes;
 mod tools;
 mod tour;
+mod trust;
 mod undo;
 mod ways;
 mod wires;

@@ -39,8 +39,20 @@ const COMMANDS: [&str; 30] = [
     "./x",
     "cat <<< a",
 ];
-const RULES: [&str; 9] =
-    ["ls **", "cargo test **", "git push **", "git **", "touch *", "kind=make", "rm **", "cat **", "echo **"];
+const RULES: [&str; 12] = [
+    "ls **",
+    "cargo test **",
+    "git push **",
+    "git **",
+    "touch *",
+    "kind=make",
+    "rm **",
+    "cat **",
+    "echo **",
+    "path=**/a.txt",
+    "path=src/",
+    "path=/etc/",
+];
 
 fn rank(verdict: Verdict) -> u8 {
     match verdict {

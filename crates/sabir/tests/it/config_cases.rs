@@ -1,0 +1,161 @@
+//! What a repository contains can only make things stricter: the cases CFG-001 to CFG-047.
+//!
+//! Not here, because there is nothing yet that they could happen to: MCP servers and their annotations (CFG-028, CFG-035 for their
+//! entries, CFG-043), hooks of our own (CFG-032), an editor to open files in (CFG-040), deep links (CFG-041), imports of instruction
+//! files (CFG-044: such files are not read at all), trust of package managers at the start (CFG-038: none is started).
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::world::{WAYS, World, code, events, names, stderr, stdout, turn};
+
+fn done() -> (&'static str, Value) {
+    ("attempt_completion", json!({"result": "done"}))
+}
+
+/// CFG-001 to CFG-027: edits are approved, and these are asked about all the same.
+#[test]
+fn protected_files_are_asked_about_where_edits_are_approved() {
+    let names = [
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".gitmodules",
+        ".gitattributes",
+        ".vscode/settings.json",
+        ".vscode/tasks.json",
+        ".idea/workspace.xml",
+        ".mcp.json",
+        ".cursor/mcp.json",
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".roo/mcp.json",
+        ".clinerules",
+        ".sabir/config.toml",
+        ".Sabir/Config.toml",
+        ".envrc",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".cargo/config.toml",
+        ".bashrc",
+        ".ripgreprc",
+        ".github/workflows/ci.yml",
+        ".gitlab-ci.yml",
+        ".devcontainer/devcontainer.json",
+        ".pre-commit-config.yaml",
+        ".husky/pre-commit",
+        "sub/.vscode/settings.json",
+        "AGENTS.md",
+        "CLAUDE.md",
+    ];
+    let world = World::new();
+    for chunk in names.chunks(5) {
+        let calls = chunk.iter().map(|name| ("write_to_file", json!({"path": name, "content": "x"})));
+        let provider = world.plays(WAYS[1], &[turn("a", calls.collect()), turn("b", vec![done()])]);
+        let output = world.run(&provider, WAYS[1], &["--approve", "edits", "--output", "events", "go"]);
+        let events = events(&output);
+        let results: Vec<_> = events.iter().filter(|event| event["kind"] == "result").collect();
+        for (name, result) in chunk.iter().zip(results) {
+            assert_eq!(result["ending"], "denied", "{name}: {result}");
+            assert!(result["content"].as_str().unwrap().contains("protected path"), "{name}: {result}");
+        }
+    }
+    assert_eq!(crate::world::names(world.work.path()), [""; 0]);
+}
+
+/// CFG-029: what a `.env` says of our folders is not heard. CFG-031: nor is what a `.sabir` approves, which is said.
+#[test]
+fn a_repository_moves_and_approves_nothing() {
+    let world = World::new();
+    let own = world.work.path().join(".sabir");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(own.join("config.toml"), "approve = [\"all\"]\nallow = [\"touch **\"]\n").unwrap();
+    let home = own.display();
+    world.write(".env", &format!("SABIR_HOME={home}\nHOME={home}\nXDG_CONFIG_HOME={home}\nXDG_DATA_HOME={home}\n"));
+    world.write(".envrc", &format!("export XDG_CONFIG_HOME={home}\n"));
+    std::fs::create_dir(world.work.path().join("sabir")).unwrap();
+    world.write("sabir/config.toml", "approve = [\"all\"]\n");
+    let calls = vec![("execute_command", json!({"command": "touch x"}))];
+    let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
+    let output = world.run(&provider, WAYS[1], &["go"]);
+    let said = "a repository cannot approve anything: the folder `.sabir` in it is not read";
+    assert_eq!(stderr(&output).matches(said).count(), 1, "{}", stderr(&output));
+    assert!(!world.work.path().join("x").exists());
+    assert_eq!(names(&own), ["config.toml"]);
+    world.only_task();
+}
+
+/// CFG-037: a branch's name is only a name, in the tools, in git and in what is printed.
+#[test]
+fn a_branch_is_only_a_name() {
+    let world = World::new();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=n", "-c", "user.email=e"]).args(arguments).current_dir(world.work.path());
+        assert!(command.output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["checkout", "-q", "-b", "x$(touch${IFS}PWNED)"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "x"]);
+    let command = |line: &str| ("execute_command", json!({"command": line}));
+    let calls = vec![
+        command("git status"),
+        command("git branch --show-current"),
+        command("git checkout $(git branch --show-current)"),
+    ];
+    let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
+    let output = world.run(&provider, WAYS[1], &["--output", "events", "go"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("x$(touch${IFS}PWNED)"));
+    world.sabir().args(["trust"]).output().unwrap();
+    world.sabir().args(["doctor"]).output().unwrap();
+    assert!(!world.work.path().join("PWNED").exists());
+}
+
+/// CFG-046: rules that cannot be read allow nothing, and the task is not begun.
+#[test]
+fn rules_that_cannot_be_read_allow_nothing() {
+    let world = World::new();
+    let config = world.home.path().join(".config/sabir");
+    std::fs::create_dir_all(&config).unwrap();
+    for (text, said) in [
+        ("allow = [\"touch **\"", "cannot be used: line 1"),
+        ("allow = [\"touch **\"]\ndeny = [\"* x\"]\n", "deny: `* x` is no rule"),
+        ("approve = [\"all\", \"everything\"]\n", "`everything` is no approval rule"),
+        ("approve = \"all\"\n", "cannot be used"),
+        ("approve = [\"all\"]\nallowed = [\"touch **\"]\n", "line 2, column 1: unknown field `allowed`"),
+        ("deny = [\"path=\"]\napprove = [\"all\"]\n", "deny: `path=` is no rule"),
+    ] {
+        std::fs::write(config.join("config.toml"), text).unwrap();
+        let calls = vec![("execute_command", json!({"command": "touch x"}))];
+        let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
+        let output = world.run(&provider, WAYS[1], &["go"]);
+        assert_eq!(code(&output), 2, "{text}");
+        assert!(stderr(&output).contains(said), "{text}: {}", stderr(&output));
+        assert!(provider.requests().is_empty());
+        assert!(!world.work.path().join("x").exists());
+    }
+}
+
+/// CFG-047: such a name is only a name.
+#[test]
+fn rules_by_odd_names_touch_no_others() {
+    let world = World::new();
+    let explain = |flags: &[&str]| {
+        let output = world.sabir().args([&["policy", "explain"], flags, &["--", "touch x"]].concat()).output().unwrap();
+        stdout(&output)
+    };
+    for name in ["toString", "__proto__", "constructor"] {
+        assert!(explain(&["--allow", name, "--deny", name]).starts_with("ask"));
+        assert!(explain(&["--allow", name, "--allow", "touch x"]).starts_with("allow"));
+        let config = format!(
+            "[modes.{name}]\ntools = [\"read\"]\n[providers.{name}]\nwire = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1\"\n"
+        );
+        let file = world.home.path().join("c.toml");
+        std::fs::write(&file, config).unwrap();
+        let listed = world.sabir().args(["modes", "--config"]).arg(Path::new(&file)).output().unwrap();
+        assert!(stdout(&listed).contains(name), "{}", stderr(&listed));
+    }
+}

@@ -1,0 +1,152 @@
+//! `trust`: a repository may make git run exactly what the user looked at.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::world::{World, code, stderr, stdout};
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=n", "-c", "user.email=e"]).args(arguments).current_dir(folder);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+}
+
+/// A repository whose configuration runs a script of its own.
+fn hostile(world: &World, name: &str) -> std::path::PathBuf {
+    let folder = world.work.path().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    git(&folder, &["init", "-q", "-b", "main"]);
+    fs::write(folder.join("monitor.sh"), "#!/bin/sh\n").unwrap();
+    git(&folder, &["config", "core.fsmonitor", "./monitor.sh --fast"]);
+    folder
+}
+
+/// What git commands get in a folder: the verdict and why.
+fn judged(world: &World, folder: &Path) -> (String, String) {
+    let explain = ["policy", "explain", "--output", "json", "--", "git status"];
+    let output = world.sabir().args(explain).current_dir(folder).output().unwrap();
+    let value: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let text = |name: &str| value[name].as_str().unwrap().to_owned();
+    (text("verdict"), text("reason"))
+}
+
+#[track_caller]
+fn check(world: &World, folder: &Path, verdict: &str, said: &str) {
+    let (found, reason) = judged(world, folder);
+    assert_eq!(found, verdict, "{reason}");
+    assert!(reason.contains(said), "{reason}");
+}
+
+#[track_caller]
+fn trust(world: &World, folder: &Path, flags: &[&str], expected: i32) -> String {
+    let output = world.sabir().arg("trust").args(flags).current_dir(folder).output().unwrap();
+    assert_eq!(code(&output), expected, "{}", stderr(&output));
+    stdout(&output) + &stderr(&output)
+}
+
+/// TOC-005
+#[test]
+fn trust_holds_for_exactly_what_was_shown() {
+    let world = World::new();
+    let folder = hostile(&world, "w");
+    check(&world, &folder, "ask", "core.fsmonitor); `sabir trust`");
+    let shown = trust(&world, &folder, &[], 2);
+    assert!(shown.contains("core.fsmonitor = `./monitor.sh --fast`"), "{shown}");
+    assert!(shown.contains("file ./monitor.sh = `10 bytes`"), "{shown}");
+    assert!(shown.contains("nobody can be asked here"), "{shown}");
+    check(&world, &folder, "ask", "core.fsmonitor");
+    trust(&world, &folder, &["--yes"], 0);
+    check(&world, &folder, "allow", "");
+    let file = world.home.path().join(".local/share/sabir/trust.json");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let listed = trust(&world, &folder, &["--list"], 0);
+    assert!(listed.contains(folder.file_name().unwrap().to_str().unwrap()), "{listed}");
+
+    let changes: [(&str, &dyn Fn(bool)); 5] = [
+        ("file ./monitor.sh", &|on| {
+            fs::write(folder.join("monitor.sh"), if on { "evil\n" } else { "#!/bin/sh\n" }).unwrap()
+        }),
+        ("core.fsmonitor", &|on| {
+            git(&folder, &["config", "core.fsmonitor", if on { "./monitor.sh" } else { "./monitor.sh --fast" }]);
+        }),
+        ("diff.x.textconv", &|on| match on {
+            true => git(&folder, &["config", "diff.x.textconv", "sh"]),
+            false => git(&folder, &["config", "--remove-section", "diff.x"]),
+        }),
+        ("hooks/post-index-change", &|on| {
+            fs::create_dir_all(folder.join(".git/hooks")).unwrap();
+            let hook = folder.join(".git/hooks/post-index-change");
+            if on { fs::write(hook, "x").unwrap() } else { fs::remove_file(hook).unwrap() }
+        }),
+        ("core.editor", &|on| {
+            fs::write(folder.join("more"), "[core]\neditor = evil\n").unwrap();
+            match on {
+                true => git(&folder, &["config", "include.path", "../more"]),
+                false => git(&folder, &["config", "--unset", "include.path"]),
+            }
+        }),
+    ];
+    for (thing, change) in changes {
+        change(true);
+        check(&world, &folder, "ask", &format!("has changed since you trusted it ({thing}"));
+        change(false);
+        check(&world, &folder, "allow", "");
+    }
+    git(&folder, &["config", "core.fsmonitor", "sh -c evil"]);
+    // CFG-035: what is new is marked.
+    let shown = trust(&world, &folder, &["--yes"], 0);
+    assert!(shown.contains("core.fsmonitor = `sh -c evil` (changed since you trusted it)"), "{shown}");
+    assert!(shown.contains("file ./monitor.sh is gone"), "{shown}");
+    check(&world, &folder, "allow", "");
+    trust(&world, &folder, &["--revoke"], 0);
+    check(&world, &folder, "ask", "core.fsmonitor");
+    trust(&world, &folder, &["--revoke"], 2);
+    assert!(trust(&world, &folder, &["--list"], 0).contains("no repository is trusted"));
+}
+
+/// CFG-034
+#[test]
+fn a_repository_in_another_needs_its_own() {
+    let world = World::new();
+    let folder = hostile(&world, "w");
+    trust(&world, &folder, &["--yes"], 0);
+    let inner = hostile(&world, "w/sub");
+    check(&world, &folder, "allow", "");
+    check(&world, &inner, "ask", "can run programs");
+    trust(&world, &inner, &["--yes"], 0);
+    check(&world, &inner, "allow", "");
+    // As a submodule its configuration belongs to what git follows outside.
+    git(&inner, &["-c", "core.fsmonitor=false", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&folder, &["-c", "core.fsmonitor=false", "add", "sub"]);
+    check(&world, &folder, "ask", "has changed since you trusted it (sub/.git: core.fsmonitor");
+}
+
+#[test]
+fn what_was_tampered_with_trusts_nothing() {
+    let world = World::new();
+    let folder = hostile(&world, "w");
+    trust(&world, &folder, &["--yes"], 0);
+    let file = world.home.path().join(".local/share/sabir/trust.json");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, "{").unwrap();
+    let explain = ["policy", "explain", "--", "git status"];
+    let output = world.sabir().args(explain).current_dir(&folder).output().unwrap();
+    assert!(stdout(&output).starts_with("ask"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("no repository is trusted"), "{}", stderr(&output));
+    fs::write(&file, text.replacen("\"core.fsmonitor\": \"", "\"core.fsmonitor\": \"0", 1)).unwrap();
+    check(&world, &folder, "ask", "");
+    // A trust in the workspace is none.
+    fs::create_dir(folder.join(".sabir")).unwrap();
+    fs::write(folder.join(".sabir/trust.json"), text).unwrap();
+    check(&world, &folder, "ask", "");
+    let clean = world.work.path().join("clean");
+    fs::create_dir(&clean).unwrap();
+    trust(&world, &clean, &[], 2);
+    git(&clean, &["init", "-q"]);
+    assert!(trust(&world, &clean, &["--yes"], 0).contains("there is nothing to trust"));
+}

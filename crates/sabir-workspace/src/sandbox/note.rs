@@ -129,6 +129,7 @@ mod tests {
             hide,
             tmp: "/tmp/s".into(),
             stay: Stay::Command,
+            memory_mib: None,
             guarded: Guarded::default(),
         }
     }

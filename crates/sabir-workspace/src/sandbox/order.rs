@@ -19,6 +19,8 @@ pub(crate) struct Order {
     /// The private temporary folder.
     pub(crate) tmp: PathBuf,
     pub(crate) stay: Stay,
+    /// How much memory may be taken; `None`: what the machine can spare.
+    pub(crate) memory_mib: Option<u64>,
     /// What the supervisor found out of the workspace.
     pub(crate) guarded: Guarded,
 }
@@ -49,6 +51,7 @@ impl Order {
         let network = if self.network == Network::Allowed { "allowed" } else { "denied" };
         words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
         words.extend(["stay".into(), if self.stay == Stay::Task { "task" } else { "command" }.into()]);
+        words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
         let Guarded { pinned, existing, missing } = &self.guarded;
         let lists = [
             ("write", &self.write),
@@ -67,6 +70,7 @@ impl Order {
     /// Reads what [`words`](Self::words) wrote.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
+        let mut memory_mib = None;
         let (mut write, mut read, mut hide, mut guarded) = (Vec::new(), Vec::new(), Vec::new(), Guarded::default());
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
@@ -78,6 +82,7 @@ impl Order {
                 "tmp" => tmp = Some(path),
                 "stay" if value == "task" => stay = Some(Stay::Task),
                 "stay" if value == "command" => stay = Some(Stay::Command),
+                "memory" => memory_mib = Some(value.to_str()?.parse().ok()?),
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
@@ -87,7 +92,7 @@ impl Order {
                 _ => return None,
             }
         }
-        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, stay: stay?, guarded })
+        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, stay: stay?, memory_mib, guarded })
     }
 
     /// Removes what the supervisor was to remove, and did unless it was killed.
@@ -123,6 +128,7 @@ mod tests {
             hide: paths(&["/h/.ssh", "/h/.aws"]),
             tmp: "/tmp/x".into(),
             stay: Stay::Task,
+            memory_mib: Some(512),
             guarded: Guarded {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),

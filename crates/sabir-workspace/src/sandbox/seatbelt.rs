@@ -75,6 +75,7 @@ mod tests {
             hide: paths(&["/h/.ssh", "/w/.env"]),
             tmp: "/tmp/\"t".into(),
             stay: Stay::Task,
+            memory_mib: None,
             guarded: Guarded::default(),
         };
         let text = profile(&order);

@@ -289,9 +289,7 @@ impl Command {
             }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        if let Some(order) = &order {
-            order.tidy();
-        }
+        order.iter().for_each(Order::tidy);
         let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
         Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))
     }

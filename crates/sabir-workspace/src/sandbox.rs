@@ -232,8 +232,8 @@ impl Sandbox {
         self.level == Level::Off || !secrets::leads_out(name)
     }
 
-    /// What the supervisor has to do, or nothing.
-    pub(crate) fn order(&self, root: &Path) -> Result<Option<Order>, WorkspaceError> {
+    /// What the supervisor has to do for a command of this environment, or nothing.
+    pub(crate) fn order(&self, root: &Path, env: &[(String, String)]) -> Result<Option<Order>, WorkspaceError> {
         if self.level == Level::Off {
             return Ok(None);
         }
@@ -255,9 +255,9 @@ impl Sandbox {
         if self.work == Work::Read {
             read.append(&mut write);
         }
-        let (tmp, stay) = self.place(root)?;
+        let ((tmp, stay), caches) = (self.place(root)?, order::moved_caches(&write, env));
         let (level, network, memory_mib, guarded) = (self.level, self.network, self.memory_mib, Guarded::default());
-        Ok(Some(Order { level, network, write, read, hide, tmp, stay, memory_mib, guarded }))
+        Ok(Some(Order { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
     }
 
     /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
@@ -265,7 +265,7 @@ impl Sandbox {
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
     pub fn seatbelt(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let order = self.order(workspace.root())?;
+        let order = self.order(workspace.root(), &[])?;
         Ok(order.as_ref().map(seatbelt::profile).unwrap_or_default())
     }
 

@@ -276,7 +276,8 @@ impl Command {
         form::check_env(&self.env)?;
         let shell = self.shell.take().unwrap_or_else(default_shell);
         let mark = format!("{}-{}", std::process::id(), NEXT_MARK.fetch_add(1, Ordering::Relaxed));
-        let order = self.sandbox.as_ref().map(|sandbox| sandbox.order(workspace.root())).transpose()?.flatten();
+        let walled = self.sandbox.as_ref().map(|sandbox| sandbox.order(workspace.root(), &self.env));
+        let order = walled.transpose()?.flatten();
         let words = order.as_ref().map(Order::words).unwrap_or_default();
         let (child, running) = self.start(workspace, (shell.clone(), words), &mark)?;
         let limits = Limits { timeout: self.timeout, patience: SETTLE + self.grace + GIVE_UP + DRAIN };
@@ -289,9 +290,7 @@ impl Command {
             }
             return Err(WorkspaceError::Start { program: shell, source: io::Error::from_raw_os_error(number) });
         }
-        if let Some(order) = &order {
-            order.tidy();
-        }
+        order.iter().for_each(Order::tidy);
         let ending = Ending { end: story.end(), left_running: story.left, survivors: story.survivors.unwrap_or(0) };
         Ok((ending, order.zip(story.confined).map(|(order, number)| Walls { order, number })))
     }

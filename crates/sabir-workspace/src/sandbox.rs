@@ -113,6 +113,7 @@ pub struct Sandbox {
     temporary: PathBuf,
     /// The folder that all commands share.
     private: Option<Arc<Private>>,
+    memory_mib: Option<u64>,
 }
 
 /// What a command may do with the workspace and the folders beside it.
@@ -140,7 +141,7 @@ impl Sandbox {
     pub fn new(level: Level) -> Self {
         let (write, read, hide) = (Vec::new(), Vec::new(), secrets::of_machine());
         let (network, work, temporary) = (Network::Denied, Work::Write, PathBuf::from("/tmp"));
-        Self { level, network, work, write, read, hide, temporary, private: None }
+        Self { level, network, work, write, read, hide, temporary, private: None, memory_mib: None }
     }
 
     /// Whether the network may be used.
@@ -205,6 +206,14 @@ impl Sandbox {
         self
     }
 
+    /// How much memory all processes of a command may take together; nine tenths of the machine's unless set. It is looked at each
+    /// second. There is no limit of addresses, of which sanitizers and JavaScript engines reserve more than any machine has.
+    #[must_use]
+    pub fn memory_mib(mut self, most: u64) -> Self {
+        self.memory_mib = Some(most);
+        self
+    }
+
     /// The user's home folder, of which the [`secrets`] are hidden.
     #[must_use]
     pub fn home(self, home: &Path) -> Self {
@@ -223,8 +232,8 @@ impl Sandbox {
         self.level == Level::Off || !secrets::leads_out(name)
     }
 
-    /// What the supervisor has to do, or nothing.
-    pub(crate) fn order(&self, root: &Path) -> Result<Option<Order>, WorkspaceError> {
+    /// What the supervisor has to do for a command of this environment, or nothing.
+    pub(crate) fn order(&self, root: &Path, env: &[(String, String)]) -> Result<Option<Order>, WorkspaceError> {
         if self.level == Level::Off {
             return Ok(None);
         }
@@ -246,9 +255,9 @@ impl Sandbox {
         if self.work == Work::Read {
             read.append(&mut write);
         }
-        let (tmp, stay) = self.place(root)?;
-        let (level, network, guarded) = (self.level, self.network, Guarded::default());
-        Ok(Some(Order { level, network, write, read, hide, tmp, stay, guarded }))
+        let ((tmp, stay), caches) = (self.place(root)?, order::moved_caches(&write, env));
+        let (level, network, memory_mib, guarded) = (self.level, self.network, self.memory_mib, Guarded::default());
+        Ok(Some(Order { level, network, write, read, hide, tmp, stay, caches, memory_mib, guarded }))
     }
 
     /// The same sandbox in a workspace as a profile for macOS's `sandbox-exec`. Untested, see `seatbelt.rs`.
@@ -256,7 +265,7 @@ impl Sandbox {
     /// # Errors
     /// [`WorkspaceError::Sandbox`] for a folder that does not exist.
     pub fn seatbelt(&self, workspace: &Workspace) -> Result<String, WorkspaceError> {
-        let order = self.order(workspace.root())?;
+        let order = self.order(workspace.root(), &[])?;
         Ok(order.as_ref().map(seatbelt::profile).unwrap_or_default())
     }
 

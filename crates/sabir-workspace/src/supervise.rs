@@ -188,8 +188,7 @@ fn supervise(plan: &Plan) -> io::Result<()> {
     }
     let mut family = Family { shell, status: None, alive: true };
     // Without the means to wait, an end is due: nothing may run unwatched.
-    let limit = confined.and_then(|_| tree::machine_memory()).map(|kib| kib / 10 * 9);
-    let hurried = watch(&mut family, limit).unwrap_or(true);
+    let hurried = watch(&mut family, room.memory_kib()).unwrap_or(true);
     let settle = if hurried { Duration::ZERO } else { plan.settle };
     family.wait_until(settle, lifeline_closed);
     if family.alive && !hurried {

@@ -5,7 +5,6 @@
 //! number of what failed. Whatever fails, nothing runs.
 
 use std::error::Error;
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -31,9 +30,6 @@ use crate::supervise::Device;
 const LARGEST_FILE: u64 = 64 << 30;
 /// How many processes and threads the user may have while the command starts more.
 const PROCESSES: u64 = 16_384;
-/// Where programs that a home folder serves for it keep what they can do without, each with its folder in that of all.
-const CACHES: [(&str, &str); 4] =
-    [("XDG_CACHE_HOME", "other"), ("GOCACHE", "go"), ("npm_config_cache", "npm"), ("PIP_CACHE_DIR", "pip")];
 
 /// Goes on in the program, or tells `status` what failed. The answer is the exit code of a process that is done. `parent` is the
 /// supervisor.
@@ -79,17 +75,11 @@ fn settle(parent: Pid, device: Device) -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
 }
 
-/// Entries of the environment for temporary files and caches, where they would not lead into a folder that may be written.
-fn places(order: &Order, tier: Tier) -> Vec<(&'static str, OsString)> {
+/// Entries of the environment for temporary files and caches.
+fn places(order: &Order, tier: Tier) -> Vec<(String, PathBuf)> {
     let tmp = if tier == Tier::Two { Path::new("/tmp") } else { &order.tmp };
-    let write = order.writable(tier);
-    let is_writable = |name: &str| {
-        std::env::var_os(name).is_some_and(|path| write.iter().any(|folder| Path::new(&path).starts_with(folder)))
-    };
-    let caches = CACHES.iter().filter(|(name, _)| !is_writable(name) && !is_writable("HOME"));
-    let caches = caches.map(|(name, folder)| (*name, tmp.join(".cache").join(folder)));
-    let all = ["TMPDIR", "TMP", "TEMP"].map(|name| (name, tmp.to_path_buf()));
-    all.into_iter().chain(caches).map(|(name, path): (_, PathBuf)| (name, path.into())).collect()
+    let caches = order.caches.iter().map(|name| (name.clone(), tmp.join(".cache").join(name.to_ascii_lowercase())));
+    ["TMPDIR", "TMP", "TEMP"].map(|name| (name.to_owned(), tmp.to_path_buf())).into_iter().chain(caches).collect()
 }
 
 /// Everything that ends in this process and its children alone.

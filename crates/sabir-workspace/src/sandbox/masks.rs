@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, flock, statat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, mkdir, statat};
+use rustix::process::umask;
 
 use super::Guarded;
 use crate::protect;
@@ -102,9 +103,11 @@ impl Masks {
         let modules = fs::read_dir(top.join(".git/modules")).into_iter().flatten().flatten();
         let modules = modules.flat_map(|module| ["hooks", "config"].map(|name| module.path().join(name)));
         guarded.existing.extend(modules.filter(|path| path.exists()));
-        for (name, kind) in MASKED {
-            guard_name(top, name, kind, &mut guarded)?;
-        }
+        // With their mode from the start: a change of it would cost as much as the folder. This process has one thread.
+        let usual = umask(Mode::empty());
+        let put = MASKED.iter().try_for_each(|(name, kind)| guard_name(top, name, *kind, &mut guarded));
+        umask(usual);
+        put?;
         guarded.existing.sort();
         guarded.existing.dedup();
         guarded.pinned.dedup();
@@ -155,12 +158,12 @@ fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::
 
 fn make(path: &Path, kind: Kind, guarded: &mut Guarded) -> io::Result<()> {
     let made = match kind {
-        Kind::Folder => fs::create_dir(path).map(|()| FOLDER_MODE),
-        Kind::File => File::create_new(path).map(|_| FILE_MODE),
+        Kind::Folder => mkdir(path, Mode::from_raw_mode(FOLDER_MODE)).map_err(io::Error::from),
+        Kind::File => File::create_new(path).and_then(|_| fs::set_permissions(path, Permissions::from_mode(FILE_MODE))),
         Kind::Nothing => return Ok(()),
     };
     match made {
-        Ok(mode) => fs::set_permissions(path, Permissions::from_mode(mode))?,
+        Ok(()) => {}
         // Another command made it a moment ago.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),

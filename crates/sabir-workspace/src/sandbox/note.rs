@@ -129,6 +129,8 @@ mod tests {
             hide,
             tmp: "/tmp/s".into(),
             stay: Stay::Command,
+            caches: Vec::new(),
+            memory_mib: None,
             guarded: Guarded::default(),
         }
     }

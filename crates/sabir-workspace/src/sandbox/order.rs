@@ -1,9 +1,12 @@
 //! What a sandbox is to be, on its way from the agent to the supervisor: as words of a command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Level, Network, Tier, room};
+
+/// The entries of the environment that say where programs keep what they can do without, mostly in the home folder.
+const CACHES: [&str; 4] = ["XDG_CACHE_HOME", "GOCACHE", "npm_config_cache", "PIP_CACHE_DIR"];
 
 /// All paths are absolute and canonical.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,10 @@ pub(crate) struct Order {
     /// The private temporary folder.
     pub(crate) tmp: PathBuf,
     pub(crate) stay: Stay,
+    /// Entries of the environment that are to lead into the temporary folder.
+    pub(crate) caches: Vec<String>,
+    /// How much memory may be taken; `None`: what the machine can spare.
+    pub(crate) memory_mib: Option<u64>,
     /// What the supervisor found out of the workspace.
     pub(crate) guarded: Guarded,
 }
@@ -49,6 +56,8 @@ impl Order {
         let network = if self.network == Network::Allowed { "allowed" } else { "denied" };
         words.extend(["network".into(), network.into(), "tmp".into(), self.tmp.clone().into()]);
         words.extend(["stay".into(), if self.stay == Stay::Task { "task" } else { "command" }.into()]);
+        words.extend(self.memory_mib.iter().flat_map(|most| ["memory".into(), most.to_string().into()]));
+        words.extend(self.caches.iter().flat_map(|name| ["cache".into(), name.into()]));
         let Guarded { pinned, existing, missing } = &self.guarded;
         let lists = [
             ("write", &self.write),
@@ -67,6 +76,7 @@ impl Order {
     /// Reads what [`words`](Self::words) wrote.
     pub(crate) fn read(words: &[OsString]) -> Option<Self> {
         let (mut level, mut network, mut tmp, mut stay) = (None, None, None, None);
+        let (mut memory_mib, mut caches) = (None, Vec::new());
         let (mut write, mut read, mut hide, mut guarded) = (Vec::new(), Vec::new(), Vec::new(), Guarded::default());
         for pair in words.chunks(2) {
             let [key, value] = pair else { return None };
@@ -78,6 +88,8 @@ impl Order {
                 "tmp" => tmp = Some(path),
                 "stay" if value == "task" => stay = Some(Stay::Task),
                 "stay" if value == "command" => stay = Some(Stay::Command),
+                "cache" => caches.push(value.to_str()?.to_owned()),
+                "memory" => memory_mib = Some(value.to_str()?.parse().ok()?),
                 "write" => write.push(path),
                 "read" => read.push(path),
                 "hide" => hide.push(path),
@@ -87,7 +99,18 @@ impl Order {
                 _ => return None,
             }
         }
-        Some(Self { level: level?, network: network?, write, read, hide, tmp: tmp?, stay: stay?, guarded })
+        Some(Self {
+            level: level?,
+            network: network?,
+            write,
+            read,
+            hide,
+            tmp: tmp?,
+            stay: stay?,
+            caches,
+            memory_mib,
+            guarded,
+        })
     }
 
     /// Removes what the supervisor was to remove, and did unless it was killed.
@@ -108,9 +131,31 @@ impl Order {
     }
 }
 
+/// The caches that this environment does not keep in a folder that may be written.
+pub(super) fn moved_caches(write: &[PathBuf], env: &[(String, String)]) -> Vec<String> {
+    let is_writable = |name: &str| {
+        let last = env.iter().rfind(|(known, _)| known == name);
+        last.is_some_and(|(_, path)| write.iter().any(|folder| Path::new(path).starts_with(folder)))
+    };
+    let moved = CACHES.iter().filter(|name| !is_writable(name) && !is_writable("HOME"));
+    moved.map(|name| (*name).to_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn caches_that_can_be_written_stay() {
+        let moved = |entries: &[(&str, &str)]| {
+            let env: Vec<_> = entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            moved_caches(&["/w".into()], &env).len()
+        };
+        assert_eq!(moved(&[]), 4);
+        assert_eq!(moved(&[("HOME", "/home/ada"), ("GOCACHE", "/w/.go")]), 3);
+        assert_eq!(moved(&[("HOME", "/w/home")]), 0);
+        assert_eq!(moved(&[("GOCACHE", "/w/.go"), ("GOCACHE", "/elsewhere")]), 4);
+    }
 
     #[test]
     fn an_order_survives_the_command_line() {
@@ -123,6 +168,8 @@ mod tests {
             hide: paths(&["/h/.ssh", "/h/.aws"]),
             tmp: "/tmp/x".into(),
             stay: Stay::Task,
+            caches: vec!["GOCACHE".to_owned()],
+            memory_mib: Some(512),
             guarded: Guarded {
                 pinned: paths(&["/w/.git"]),
                 existing: paths(&["/w/.git/hooks"]),

@@ -17,7 +17,7 @@ use super::order::Stay;
 use super::system::{Kin, Side, fork};
 use super::{Order, Stage, Tier, launch, make_private, private};
 use crate::kernel;
-use crate::supervise::Device;
+use crate::supervise::{Device, tree};
 
 /// What to start in a room.
 pub(crate) struct Program<'a> {
@@ -46,6 +46,14 @@ impl Room {
         Ok(Self { order: Some(order), masks: None })
     }
 
+    /// How much memory the program may take, in KiB, if there are walls at all.
+    pub(crate) fn memory_kib(&self) -> Option<u64> {
+        match self.order.as_ref()?.memory_mib {
+            Some(most) => Some(most.saturating_mul(1024)),
+            None => tree::machine_memory().map(|all| all / 10 * 9),
+        }
+    }
+
     /// Starts a program in the best tier that was asked for and can be had. The answer holds the report of what is in force, if
     /// anything.
     pub(crate) fn start(&mut self, program: &Program<'_>) -> io::Result<(Pid, Option<i32>)> {
@@ -67,6 +75,9 @@ impl Room {
             }
             match launch(&order, tier, program) {
                 Ok((shell, report)) => return Ok((shell, Some(report))),
+                Err(error) if failure.is_some() && Stage::Secrets.is_of(&error) => {
+                    failure = Some(Stage::Neither.failed(&io::Error::from_raw_os_error(0)));
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
             self.masks = None;

@@ -75,6 +75,8 @@ mod tests {
             hide: paths(&["/h/.ssh", "/w/.env"]),
             tmp: "/tmp/\"t".into(),
             stay: Stay::Task,
+            caches: Vec::new(),
+            memory_mib: None,
             guarded: Guarded::default(),
         };
         let text = profile(&order);

@@ -23,10 +23,11 @@ pub(crate) enum Stage {
     Landlock,
     Filter,
     Guard,
+    Neither,
 }
 
 /// Each with what was to be done, and what to do about it.
-const STAGES: [(Stage, &str); 15] = [
+const STAGES: [(Stage, &str); 16] = [
     (Stage::Order, "its description could not be read"),
     (Stage::Temporary, "its private temporary folder could not be made"),
     (Stage::Launch, "its process could not be started, or died"),
@@ -51,6 +52,11 @@ const STAGES: [(Stage, &str); 15] = [
     (Stage::Landlock, "Landlock is not to be had: level 1 needs Linux 6.2 with Landlock switched on"),
     (Stage::Filter, "the system call filter could not be installed"),
     (Stage::Guard, "the protected paths of the workspace could not be covered"),
+    (
+        Stage::Neither,
+        "level 2 is not to be had here, and level 1 cannot hide the secrets that lie in the workspace: run where user namespaces are \
+         allowed, or move the secrets out",
+    ),
 ];
 
 impl Stage {
@@ -58,6 +64,11 @@ impl Stage {
     pub(crate) fn failed(self, error: &io::Error) -> io::Error {
         let number = error.raw_os_error().unwrap_or(0).rem_euclid(SCALE);
         io::Error::from_raw_os_error(self as i32 * SCALE + number)
+    }
+
+    /// Whether this number is a failure of this stage.
+    pub(crate) fn is_of(self, error: &io::Error) -> bool {
+        error.raw_os_error().is_some_and(|number| number / SCALE == self as i32)
     }
 
     /// The words for a number that [`failed`](Self::failed) made; `None` for a plain error number.

@@ -165,3 +165,17 @@ fn parent(pid: Pid) -> Option<Pid> {
 fn number(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_counted() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(exceed(0) && !exceed(u64::MAX));
+        assert!(machine_memory().unwrap() > 1024);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,4 +1,5 @@
-//! A command in a sandbox, as a task would run it: `confined LEVEL NETWORK FOLDER MILLISECONDS SHOWN HIDDEN TEXT`.
+//! A command in a sandbox, as a task would run it: `confined LEVEL NETWORK FOLDER MILLISECONDS SHOWN HIDDEN TEXT`. Temporary
+//! folders are made in one named `temporary` beside the folder, if there is one.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,10 @@ pub(crate) fn confined(args: &[OsString]) -> Option<ExitCode> {
     let sandbox = Sandbox::new(level.to_str()?.parse().ok()?)
         .network(network)
         .read(shown)
-        .hide(std::env::split_paths(hidden).collect::<Vec<PathBuf>>());
+        .hide(std::env::split_paths(hidden).collect::<Vec<PathBuf>>())
+        .shared();
+    let temporary = Path::new(folder).with_file_name("temporary");
+    let sandbox = if temporary.exists() { sandbox.temporary(temporary) } else { sandbox };
     let workspace = Workspace::open(Path::new(folder)).ok()?;
     let entry = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let command = Command::new(text.to_str()?, exe)

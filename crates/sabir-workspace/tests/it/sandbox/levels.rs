@@ -70,6 +70,10 @@ fn secrets_in_the_workspace_need_tier_2() {
             (scene.at("out").into(), hidden),
             "exec 2>&1; cat .env; cat inside",
         );
+        let (out, hidden) = (scene.at("out").into(), scene.at("ws/.env").into());
+        let neither = scene.run_seeing(&["without", "namespaces"], ("best", "denied"), (out, hidden), "touch ran");
+        assert!(neither.end.contains("level 2 is not to be had here, and level 1 cannot hide"), "{neither}");
+        assert!(!scene.at("ws/ran").exists());
         match level {
             "1" => assert!(told.end.contains("level 1 cannot hide secrets"), "{told}"),
             _ => assert_eq!(told.output.trim(), "cat: .env: Permission denied\ninside", "{told}"),

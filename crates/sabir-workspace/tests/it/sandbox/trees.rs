@@ -73,6 +73,18 @@ fn whoever_is_attacked() {
 }
 
 #[test]
+fn after_too_much_memory() {
+    let greedy = "head -c 300M /dev/zero | tail -c 300M | sleep 1000";
+    for level in levels() {
+        let place = Place::new();
+        let sandbox = Sandbox::new(level).memory_mib(100);
+        let outcome = block_on(command(greedy).sandbox(sandbox).run(&place.workspace, |_, _| {})).unwrap();
+        assert_eq!((outcome.end, outcome.survivors), (End::OutOfMemory(100), 0), "level {level}");
+        assert_eq!(left(&place), Vec::<String>::new(), "level {level}");
+    }
+}
+
+#[test]
 fn after_the_future_was_dropped() {
     for level in levels() {
         let place = Place::new();
@@ -99,6 +111,8 @@ fn after_kill_9_of_the_agent() {
     for &(level, who) in worlds() {
         for round in 0..4_u64 {
             let scene = Scene::new(who);
+            std::fs::create_dir(scene.at("temporary")).unwrap();
+            scene.give(&scene.at("temporary"));
             let shown = scene.at("out").into_os_string();
             let mut agent = scene.process(&["confined", level, "denied"]);
             agent
@@ -120,7 +134,11 @@ fn after_kill_9_of_the_agent() {
                 let entries = std::fs::read_dir("/proc").unwrap().flatten();
                 entries.filter(|entry| std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == ws)).count()
             };
-            wait_for("the end of all", || lives() == 0 && std::fs::read_dir(&ws).unwrap().count() == 2);
+            let count = |name: &str| std::fs::read_dir(scene.at(name)).unwrap().count();
+            wait_for("the end of all", || lives() == 0 && count("ws") == 2 && (count("temporary") == 0 || round > 0));
+            // Killed before it had a supervisor, it leaves the folder to who comes next.
+            scene.run(level, "true");
+            assert_eq!(count("temporary"), 0, "level {level} as {who:?}, round {round}");
         }
     }
 }

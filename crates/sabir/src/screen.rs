@@ -48,9 +48,14 @@ impl User for Silent {
 
 impl User for EventLines {
     fn show(&mut self, event: TaskEvent<'_>) {
-        // The raw text would repeat what the deltas say.
-        if !matches!(event, TaskEvent::Moment(Moment::Delta(Event::Source { .. }))) {
-            print::json(&event);
+        match event {
+            // The raw text would repeat what the deltas say.
+            TaskEvent::Moment(Moment::Delta(Event::Source { .. })) => {}
+            // A seal is of this machine and folder, and the same task has the same events elsewhere.
+            TaskEvent::Record(Record::Running { call, .. }) => {
+                print::json(&Record::Running { call: call.clone(), seal: None });
+            }
+            _ => print::json(&event),
         }
     }
 

@@ -298,6 +298,20 @@ fn the_end_of_the_input_is_a_no() {
     assert!(!world.work.path().join("one").exists());
 }
 
+/// What is piped before it is asked for goes to the model, and answers nothing.
+#[test]
+fn the_first_line_is_the_task_and_the_others_are_words() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("Hello.", vec![]), write("one")]);
+    let mut command = world.sabir_with(&provider);
+    let mut child = command.args(["--model", NATIVE.model()]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all("do it\nGo on, plëase.\ny\ny\n".as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(told(&provider).to_string().contains("Go on, plëase."));
+    assert!(!world.work.path().join("one").exists());
+}
+
 /// APR-031.
 #[test]
 fn no_answer_in_time_is_a_no() {

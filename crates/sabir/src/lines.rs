@@ -49,6 +49,10 @@ impl EventLines {
         for (text, mut redactor) in self.open.extract_if(.., |(text, _)| text.ends_with(&event)) {
             text.line(&redactor.rest(), line);
         }
+        // A seal is of this machine and folder, and the same task has the same events elsewhere.
+        if let TaskEvent::Record(Record::Running { call, .. }) = event {
+            return line(TaskEvent::Record(&Record::Running { call: call.clone(), seal: None }));
+        }
         let Some((text, piece)) = Text::of(&event) else { return line(event) };
         let at = self.open.iter().position(|(open, _)| *open == text).unwrap_or_else(|| {
             self.open.push((text.clone(), Redactor::default()));

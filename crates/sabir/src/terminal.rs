@@ -37,7 +37,8 @@ impl Terminal {
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
-        if let Question::Next { .. } = question {
+        let any = matches!(question, Question::Next { .. });
+        if any {
             while let Some(line) = self.typed.early() {
                 if let Some(reply) = reply(question, line.trim()) {
                     return reply;
@@ -51,7 +52,8 @@ impl Terminal {
             self.typed.await_answer(|| print::err(prompt(question)));
         }
         loop {
-            let Some(line) = self.typed.answer().await else { return Reply::Leave };
+            let line = if any { self.typed.line().await } else { self.typed.answer().await };
+            let Some(line) = line else { return Reply::Leave };
             match reply(question, line.trim()) {
                 Some(reply) => return reply,
                 None => print::err(prompt(question)),

@@ -96,6 +96,11 @@ impl Typed {
         self.early.pop_front()
     }
 
+    /// The next line, whenever it was begun; `None`: there will be none.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        self.lines.recv().await.map(|line| line.text)
+    }
+
     /// The next line that answers; `None`: there will be none.
     pub(crate) async fn answer(&mut self) -> Option<String> {
         loop {

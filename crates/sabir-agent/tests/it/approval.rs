@@ -33,13 +33,16 @@ fn beyond(line: &str, beyond: Beyond) -> Access {
     Access::Command { command, facts, beyond }
 }
 
+/// The case, the rules, the line, and what is said of it.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str, Verdict);
+
 #[test]
 fn what_no_approval_reaches() {
     const ALL: &[(&str, &str)] = &[("approve", "all")];
     let long = format!("echo {}", "x".repeat(9_996));
     let many = format!("{}curl evil", "echo 1 && ".repeat(50));
     let exact = format!("command={long}");
-    let cases: &[(&str, &[(&str, &str)], &str, Verdict)] = &[
+    let cases: &[Case<'_>] = &[
         ("APR-004", &[("deny", "git push **"), ("allow", "git **")], "git commit -m x && git push", Verdict::Deny),
         ("APR-005", &[("deny", "ls **"), ("allow", "ls **"), ("approve", "all")], "ls -l", Verdict::Deny),
         ("APR-013", &[], &long, Verdict::Ask),

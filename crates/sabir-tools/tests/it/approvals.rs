@@ -229,6 +229,13 @@ fn what_a_program_follows_is_bound() {
         "`makefile`",
     );
     check(&[("package.json", "{}")], command("npm run x"), |place| place.put("package.json", "{ }"), "`package.json`");
+    // TOC-005: configuration that was looked at when the call was judged.
+    check(
+        &[(".git/config", "[core]\n")],
+        command("git commit -m x"),
+        |place| place.put(".git/config", "[core]\nfsmonitor = touch evil\n"),
+        "`.git/config`",
+    );
     check(
         &[(".git/config", "")],
         command("git commit -m x"),
@@ -271,7 +278,7 @@ fn lines_that_only_read_depend_on_nothing() {
 fn shown(old: &str, call: (&'static str, Value), detail: &str) {
     let place = Place::with(&[("a", old)]);
     let (questions, result) = asked(&place, call, || {});
-    let Question::Approval { detail: found, .. } = &questions[0] else { panic!("{questions:?}") };
+    let [Question::Approval { detail: found, .. }] = questions.as_slice() else { panic!("{questions:?}") };
     assert_eq!(found, detail, "{result}");
 }
 

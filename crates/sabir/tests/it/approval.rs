@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,11 @@ struct Seat {
 impl Seat {
     /// Sits down; `early` is typed before the program begins.
     fn at(world: &World, provider: &ScriptedProvider, early: &str) -> Self {
+        Self::finding(world, provider, early, &std::env::var("PATH").unwrap())
+    }
+
+    /// With that search path.
+    fn finding(world: &World, provider: &ScriptedProvider, early: &str, path: &str) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags).unwrap();
         grantpt(&ours).unwrap();
@@ -41,7 +47,7 @@ impl Seat {
         let mut keys = File::from(ours);
         keys.write_all(early.as_bytes()).unwrap();
         let mut command = world.sabir_with(provider);
-        command.args(["--model", NATIVE.model(), "do", "it"]);
+        command.args(["--model", NATIVE.model(), "do", "it"]).env("PATH", path);
         let end = || Stdio::from(theirs.try_clone().unwrap());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         drop((command, theirs));
@@ -222,6 +228,33 @@ fn what_changed_meanwhile_does_not_run() {
     }
 }
 
+/// TOC-004: a program that stands in front of the shown one in the search path is not what was approved.
+#[test]
+fn a_program_in_front_of_another_does_not_run() {
+    let world = World::new();
+    let program = |folder: &str, text: &str| {
+        let folder = world.home.path().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("deploy"), format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(folder.join("deploy"), PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    program("later", "touch good");
+    let folder = |name: &str| world.home.path().join(name).display().to_string();
+    let path = format!("{}:{}:{}", folder("sooner"), folder("later"), std::env::var("PATH").unwrap());
+    let provider = world.plays(NATIVE, &[command("deploy"), command("deploy"), done()]);
+    let mut seat = Seat::finding(&world, &provider, "", &path);
+    seat.wait_for("say why not: ");
+    seat.keys("y\n");
+    seat.wait_for("say why not: ");
+    assert!(world.work.path().join("good").exists());
+    program("sooner", "touch evil");
+    seat.keys("y\n");
+    assert_eq!(seat.accept(), Some(0));
+    assert!(!world.work.path().join("evil").exists());
+    let told = told(&provider).to_string();
+    assert!(told.contains("its run: the program `deploy`."), "{told}");
+}
+
 /// A terminal that goes away is a no; the task can be resumed, and asks again. What a journal says of approvals is no approval
 /// (SES-001).
 #[test]
@@ -262,6 +295,20 @@ fn the_end_of_the_input_is_a_no() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(code(&output), 3, "{}", stderr(&output));
     assert!(stderr(&output).contains("sabir resume"), "{}", stderr(&output));
+    assert!(!world.work.path().join("one").exists());
+}
+
+/// What is piped before it is asked for goes to the model, and answers nothing.
+#[test]
+fn the_first_line_is_the_task_and_the_others_are_words() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[turn("Hello.", vec![]), write("one")]);
+    let mut command = world.sabir_with(&provider);
+    let mut child = command.args(["--model", NATIVE.model()]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all("do it\nGo on, plëase.\ny\ny\n".as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(told(&provider).to_string().contains("Go on, plëase."));
     assert!(!world.work.path().join("one").exists());
 }
 

@@ -11,7 +11,7 @@
 //! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
 //! | `line.rs` | the gate before the parser: length, control characters, depth |
 //! | `word.rs` | what is certain of a word before the shell expands it |
-//! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
+//! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
 //! | `place.rs` | whether a path stays inside the workspace |
 //! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
@@ -19,6 +19,7 @@
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
 
 mod facts;
+mod feed;
 mod find;
 mod git;
 mod grammar;
@@ -38,6 +39,7 @@ use crate::record::Verdict;
 use crate::tool::{Access, Beyond};
 
 pub use facts::{Facts, Repository, Shell};
+use feed::Feed;
 use judge::{Finding, Judge, Part, Scope};
 use pattern::{Pattern, Reach, glob};
 use word::Word;
@@ -285,6 +287,8 @@ impl<'a> Judge<'a> {
             lines: 0,
             text: String::new(),
             asked_by_rule: false,
+            input: Feed::Unknown,
+            plain: false,
         }
     }
 }

@@ -238,7 +238,14 @@ impl Judge<'_> {
             }
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
-                self.push(&format!("{}()", function.fname.value), Finding::ask("it gives a name to commands"));
+                let name = &function.fname.value;
+                self.push(&format!("{name}()"), Finding::ask("it gives a name to commands"));
+                // `:(){ :|:& };:` takes the machine.
+                let text = body.to_string();
+                let calls = |word: &str| word == name.as_str();
+                if text.split(|c: char| c.is_whitespace() || "|&;(){}".contains(c)).any(calls) {
+                    self.push(&format!("{name}()"), Finding::firm("it calls itself, perhaps without end"));
+                }
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.redirections_alone(list, scope);
                 self.compound(body, &mut scope.clone());

@@ -161,6 +161,10 @@ impl Judge<'_> {
                 Finding::from(readable(&word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()))
             }
             IoFileRedirectKind::Read => Finding::ask(format!("which file {} is, is not certain", word.raw)),
+            // A disk, or what the kernel and the machine are set by.
+            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"].iter().any(|place| word.text.starts_with(place)) => {
+                Finding::firm(format!("writes {} ({kind})", word.raw))
+            }
             _ => Finding::ask(format!("writes {} ({kind})", word.raw)),
         }
     }

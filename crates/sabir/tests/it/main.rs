@@ -9,6 +9,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod attacks;
 mod bad_input;
 mod cuts;
 mod dialects;

@@ -163,6 +163,10 @@ fn what_cannot_be_taken_back_is_asked_about() {
         "timeout 5 rm -rf .GIT",
         "ls 'unfinished",
         "a\rb",
+        ":(){ :|:& };:",
+        "f() { f & }; f",
+        "echo x > /dev/sda",
+        "cat x > /etc/hosts",
     ] {
         check(&[("approve", "all")], line, Ask);
     }

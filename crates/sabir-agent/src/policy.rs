@@ -11,7 +11,7 @@
 //! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
 //! | `line.rs` | the gate before the parser: length, control characters, depth |
 //! | `word.rs` | what is certain of a word before the shell expands it |
-//! | `judge.rs`, `simple.rs`, `wrappers.rs` | the walk: lists, loops, redirections, commands that run commands |
+//! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
 //! | `named.rs` | the programs and files that a line depends on |
 //! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
@@ -20,6 +20,7 @@
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
 
 mod facts;
+mod feed;
 mod find;
 mod git;
 mod grammar;
@@ -44,6 +45,7 @@ use crate::record::Verdict;
 use crate::tool::{Access, Beyond};
 
 pub use facts::{Facts, Needs, Repository, Shell};
+use feed::Feed;
 use judge::{Finding, Judge, Part, Scope};
 pub(crate) use line::is_deceiving;
 pub use named::{Named, named};
@@ -400,6 +402,8 @@ impl<'a> Judge<'a> {
             lines: 0,
             text: String::new(),
             asked_by_rule: false,
+            input: Feed::Unknown,
+            plain: false,
         }
     }
 }

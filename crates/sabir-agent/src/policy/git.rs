@@ -91,6 +91,10 @@ const ROWS: &[Row] = &[
     Row::new(&["remote get-url"], "--push --all", Text),
     Row::new(&["stash list", "stash show"], LOG, Text),
     Row::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l"], "--global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
+    // With a second operand it sets.
+    Row::new(&["config"], "--global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).also(one_key),
+    Row::new(&["hash-object"], "-t= --no-filters", Paths),
+    Row::new(&["var"], "", Text).also(no_editor),
     Row::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default=", Paths),
     Row::new(&["ls-files"], "-c -d -o -i -s -u -k -m -z -t -v -f -x= -X=@ --cached --deleted --others --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --exclude= --exclude-standard --error-unmatch --full-name --recurse-submodules --abbrev=? --eol --deduplicate --format=", Paths),
     Row::new(&["ls-tree"], "-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree --abbrev=? --format=", Paths),
@@ -143,6 +147,23 @@ fn lists(seen: &Seen<'_>) -> Result<(), String> {
     match seen.operands.first() {
         Some(word) if !seen.has(&LIST) => Err(format!("it may make or change {}", word.raw)),
         _ => Ok(()),
+    }
+}
+
+/// `git config NAME` prints; words without a point are its subcommands.
+fn one_key(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.first() {
+        Some(word) if !word.known().is_some_and(|key| key.contains('.')) => {
+            Err(format!("{} may be more than the name of a setting", word.raw))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_editor(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| !word.known().is_some_and(|name| name.starts_with("GIT_"))) {
+        Some(word) => Err(format!("{} is not judged here", word.raw)),
+        None => Ok(()),
     }
 }
 

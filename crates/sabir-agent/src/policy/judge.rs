@@ -10,9 +10,10 @@ use brush_parser::ast::{
 use crate::record::Verdict;
 
 use super::facts::{Facts, Shell};
+use super::feed::{Feed, redirected};
 use super::place::Folder;
 use super::programs::{may_name, may_set};
-use super::word::{Bound, Form, Scanned, Trait, Word, scan};
+use super::word::{Bound, Form, Scanned, Trait, Word, is_one_word, scan};
 use super::{Named, Rules, Segment, line};
 
 /// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
@@ -49,16 +50,6 @@ pub(crate) struct Part {
     pub(crate) kind: Option<&'static str>,
 }
 
-/// What a command gets from the one before it in a pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Feed {
-    Unknown,
-    /// Names of files inside of the workspace.
-    Names,
-    /// Such names, none of which begins with `-`.
-    Plain,
-}
-
 /// The walk.
 pub(crate) struct Judge<'a> {
     pub(crate) rules: &'a Rules,
@@ -75,6 +66,10 @@ pub(crate) struct Judge<'a> {
     pub(crate) text: String,
     /// Whether a rule of the user's asks.
     pub(crate) asked_by_rule: bool,
+    /// What standard input is known to hold.
+    pub(crate) input: Feed,
+    /// Whether a plain shell reads the line, for which `[[` is a word like any other.
+    pub(crate) plain: bool,
 }
 
 impl Finding {
@@ -115,6 +110,11 @@ impl Scope {
 
     pub(crate) fn forget(&mut self, name: &str) {
         self.bound.remove(name);
+    }
+
+    /// From now on a variable holds something of which this is known.
+    pub(crate) fn bind(&mut self, name: &str, known: Trait) {
+        self.bound.insert(name.to_owned(), Bound::Some(known));
     }
 }
 
@@ -217,51 +217,36 @@ impl Judge<'_> {
             return self.command(command, scope, Feed::Unknown);
         }
         // Each runs in a shell of its own.
-        let mut feeds = Feed::Unknown;
-        for command in &pipeline.seq {
+        let (mut feeds, input) = (Feed::Unknown, self.input);
+        for (at, command) in pipeline.seq.iter().enumerate() {
+            // The first one shares the input of the whole.
+            self.input = if at == 0 { input } else { feeds };
             self.command(command, &mut scope.clone(), feeds);
             feeds = self.feeds(command, scope, feeds);
         }
+        self.input = input;
         // In zsh the last one runs in this shell.
         if self.facts.shell == Shell::Zsh {
             *scope = Scope { folder: Folder::somewhere(), bound: BTreeMap::new(), loops: scope.loops };
         }
     }
 
-    /// Whether a command prints names of files inside of the workspace and nothing else.
-    fn feeds(&self, command: &Command, scope: &Scope, fed: Feed) -> Feed {
-        let Command::Simple(simple) = command else { return Feed::Unknown };
-        let words: Vec<_> = words_of(simple).map(|raw| self.scan(raw, scope).word).collect();
-        let known: Vec<_> = words.iter().filter_map(Word::known).collect();
-        let has = |options: &[&str]| known.iter().any(|word| options.contains(word));
-        let names = match known.as_slice() {
-            ["find", ..] if !known.iter().any(|word| word.starts_with("-printf")) => return Feed::Plain,
-            ["fd" | "fdfind", ..] | ["git", "ls-files", ..] => true,
-            // Long listings show where links lead.
-            ["ls", rest @ ..] => {
-                rest.iter().all(|word| !word.starts_with('-') || word.chars().skip(1).all(|c| "1aAtrSRX".contains(c)))
-            }
-            ["echo", ..] => words.iter().all(|word| {
-                word.known().is_some() && super::place::readable(word, &scope.folder, &self.facts.root).is_ok()
-            }),
-            ["git", "diff" | "show" | "grep", ..] => has(&["--name-only", "-l"]),
-            ["rg", ..] => has(&["-l", "--files", "--files-with-matches"]),
-            ["grep", ..] if fed == Feed::Unknown => has(&["-l", "-rl", "-lr", "-rln", "-rli", "--files-with-matches"]),
-            ["sort" | "uniq" | "head" | "tail" | "grep", rest @ ..] if rest.iter().all(|word| !word.contains('/')) => {
-                return fed;
-            }
-            _ => false,
-        };
-        if names { Feed::Names } else { Feed::Unknown }
-    }
-
     fn command(&mut self, command: &Command, scope: &mut Scope, fed: Feed) {
         match command {
-            Command::Simple(simple) => self.simple(simple, scope, fed),
+            Command::Simple(simple) => {
+                let redirected = redirected(simple);
+                let input = self.input;
+                self.input = if redirected { Feed::Unknown } else { input };
+                self.simple(simple, scope, if redirected { Feed::Unknown } else { fed });
+                self.input = input;
+            }
             Command::Compound(compound, redirections) => {
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.redirections_alone(list, scope);
+                let input = self.input;
+                self.input = if list.is_empty() { input } else { Feed::Unknown };
                 self.compound(compound, scope);
+                self.input = input;
             }
             Command::Function(function) => {
                 let FunctionBody(body, redirections) = &function.body;
@@ -278,6 +263,9 @@ impl Judge<'_> {
             Command::ExtendedTest(test, redirections) => {
                 let list = redirections.as_ref().map(|list| list.0.as_slice()).unwrap_or_default();
                 self.redirections_alone(list, scope);
+                if self.plain {
+                    self.push("[[", Finding::ask("a plain shell takes [[ for a program"));
+                }
                 self.extended_test(&test.expr, scope);
             }
         }
@@ -334,8 +322,9 @@ impl Judge<'_> {
 
     fn for_clause(&mut self, clause: &ForClauseCommand, scope: &mut Scope) {
         let name = clause.variable_name.as_str();
-        let mut known = Some(Trait { plain: true, inside: true, name: true });
-        if !may_name(name) || self.facts.shell == Shell::Zsh && clause.values.is_none() {
+        let mut known = Some(Trait { plain: true, inside: true, name: true, word: true });
+        let in_zsh = self.facts.shell == Shell::Zsh;
+        if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
             self.push(&format!("for {name}"), Finding::ask(format!("{name} may be a variable that programs look at")));
         }
         self.quiet_words(clause.values.iter().flatten(), scope);
@@ -347,6 +336,7 @@ impl Judge<'_> {
                     plain: known.plain && !word.may_be_option(),
                     inside: known.inside && inside,
                     name: known.name && is_part(&word),
+                    word: known.word && word.known().is_some_and(is_one_word),
                 }),
                 Form::Fields | Form::Odd(_) => None,
             };
@@ -437,7 +427,7 @@ impl Judge<'_> {
         }
         let bound = match (scanned.word.form, assignment.append) {
             (Form::Literal, false) => Some(Bound::Literal(scanned.word.text)),
-            (Form::Field(known), false) => Some(Bound::Some(known)),
+            (Form::Field(known), false) => Some(Bound::Some(Trait { word: false, ..known })),
             _ => None,
         };
         scope.bound.extend(bound.map(|bound| (name.clone(), bound)));
@@ -448,6 +438,12 @@ impl Judge<'_> {
 /// Whether a name stands in commands as a word.
 fn runs(commands: &str, name: &str) -> bool {
     commands.split(|c: char| c.is_whitespace() || ";|&(){}\"'`$".contains(c)).any(|word| word == name)
+}
+
+/// Names of loops that mean nothing to zsh, whose own variables are in small letters: `path` is where programs are found.
+fn is_common(name: &str) -> bool {
+    const COMMON: [&str; 10] = ["file", "dir", "line", "name", "item", "word", "num", "commit", "branch", "test"];
+    name.len() == 1 || COMMON.contains(&name)
 }
 
 /// Whether a word is a part of a path, whatever stands beside it.

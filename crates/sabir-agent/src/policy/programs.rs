@@ -3,7 +3,7 @@
 use super::grammar::Operands::{AtMost, Nothing, Paths, Text, Then};
 use super::grammar::{Row, Seen};
 use super::scripts;
-use super::word::is_name;
+use super::word::{Word, is_name};
 
 /// The row of a program. A name stands in one row only.
 pub(crate) fn row(name: &str) -> Option<&'static Row> {
@@ -17,7 +17,7 @@ const ROWS: &[Row] = &[
     // Nothing but words.
     Row::new(&["echo"], "-n -e -E", Text).tame(),
     Row::new(&["true", "false", ":"], "", Text).tame(),
-    Row::new(&["printf"], "", Text).also(plain_format),
+    Row::new(&["printf"], "", Text).tame().also(plain_format),
     Row::new(&["pwd"], "-L -P", Nothing),
     Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
     Row::new(&["wait"], "", Nothing),
@@ -66,11 +66,11 @@ const ROWS: &[Row] = &[
     Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
     // `xxd in out` writes.
     Row::new(&["xxd"], "-l= -s= -c= -g= -p -b -u -i -e", AtMost(1)),
-    Row::new(&["jq"], JQ, Then(1)),
+    Row::new(&["jq"], JQ, Then(1)).also(no_modules),
     // Text.
     Row::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).tame(),
     Row::new(&["rg"], RG, Then(1)).also(rg_lists),
-    Row::new(&["ag", "ack"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
+    Row::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
     Row::new(&["fd", "fdfind"], FD, Then(1)),
     Row::new(&["sort"], SORT, Paths),
     // `uniq in out` writes.
@@ -83,16 +83,24 @@ const ROWS: &[Row] = &[
     Row::new(&["expand", "unexpand"], "-t= -i -a --tabs= --initial", Paths).tame(),
     Row::new(&["tr"], "-c -C -d -s -t --complement --delete --squeeze-repeats --truncate-set1", Text).tame(),
     Row::new(&["tsort"], "", Paths),
-    Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths).tame(),
+    Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths),
     Row::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).also(scripts::sed),
     Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
-    Row::new(&["shuf"], "-n= -e -i= -r -z", Text),
+    Row::new(&["shuf"], "-n= -e -i= -r -z", Paths),
     Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from=", Text).also(no_files),
     Row::new(&["less", "more"], "", Paths).also(no_plus_files),
     Row::new(&["tee"], "-a -i", Text).also(only_null),
     // A name with a colon is a file on another machine, fetched by a shell.
-    Row::new(&["tar"], "-t -v -z -j -J -f=@", Nothing).also(lists_archive),
+    Row::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).also(lists_tar),
     Row::new(&["unzip"], "-l -v", AtMost(1)).also(lists_archive),
+    Row::new(&["zcat", "bzcat", "xzcat"], "", Paths),
+    // Without `-c` or `-l` it puts the file into the place of the other.
+    Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v --stdout --list --decompress", Paths).also(to_stdout),
+    Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths),
+    Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths),
+    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "", Nothing),
+    Row::new(&["ulimit"], "-a -n -H -S", Nothing),
+    Row::new(&["getconf"], "-a", Text).also(plain_names),
     // Versions of interpreters; everything else of them runs code.
     Row::new(&["python", "python3", "ruby", "php", "perl", "gcc", "g++", "clang", "cc", "c++", "cmake"], "--version", Nothing).also(only_version),
     Row::new(&["node", "npm"], "--version -v", Nothing).also(only_version),
@@ -129,27 +137,46 @@ const SORT: &str = "-b -d -f -g -i -M -h -n -R -r -V -c -C -k= -m -s -t= -u -z -
 const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output --null-input --exit-status --slurp --sort-keys \
     --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream";
 
-/// `printf FORMAT …`, whose format cannot turn out to be `-v NAME`, and whose numbers are evaluated by zsh.
+/// `printf FORMAT …`, whose format is certain, cannot be `-v NAME`, and sets no variable, as `%n` does.
 fn plain_format(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.split_first() {
-        Some((format, rest)) if !format.may_be_option() => {
-            let evaluated = |word: &&&super::word::Word| word.text.contains(['[', '(']) && format.text.contains('%');
-            match rest.iter().find(evaluated).filter(|_| !numbers_free(&format.text)) {
-                Some(word) => Err(format!("printf may evaluate {}", word.raw)),
-                None => Ok(()),
-            }
-        }
-        _ => Err("the format of printf is not certain".to_owned()),
+    let format = seen.operands.first().ok_or("printf without a format")?;
+    let text = format.known().ok_or("the format of printf is not certain")?;
+    match text.starts_with('-') || conversions(text).any(|kind| !kind.starts_with(PRINTED)) {
+        true => Err(format!("the format {} of printf may do more than print", format.raw)),
+        false => Ok(()),
     }
 }
 
-/// Whether a format prints nothing as a number.
-fn numbers_free(format: &str) -> bool {
-    let kinds = format
-        .split('%')
-        .skip(1)
-        .map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #.".contains(c)));
-    kinds.into_iter().all(|kind| kind.is_empty() || kind.starts_with(['s', 'b', 'q', 'c']))
+/// What a `%` of a format may stand before.
+const PRINTED: [char; 20] =
+    ['s', 'b', 'q', 'c', 'd', 'i', 'u', 'o', 'x', 'X', 'f', 'F', 'e', 'E', 'g', 'G', 'a', 'A', '%', '('];
+
+/// What stands behind each `%` of a format, but for flags and widths.
+fn conversions(format: &str) -> impl Iterator<Item = &str> {
+    let mut rest = format;
+    std::iter::from_fn(move || {
+        let (_, behind) = rest.split_once('%')?;
+        let kind = behind.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #.'*".contains(c));
+        rest = kind.strip_prefix('%').unwrap_or(kind);
+        Some(kind)
+    })
+}
+
+/// Whether `printf` would print something as a number that zsh evaluates: every such argument must be one.
+pub(crate) fn evaluates(words: &[Word]) -> bool {
+    let Some((format, rest)) = words.split_first() else { return false };
+    let texts = conversions(&format.text).all(|kind| kind.starts_with(['s', 'b', 'q', 'c', '%']));
+    let number = |word: &Word| word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    format.text.contains('*') || !texts && !rest.iter().all(number)
+}
+
+/// jq reads the modules that a script names, wherever they lie.
+fn no_modules(seen: &Seen<'_>) -> Result<(), String> {
+    let script = seen.operands.first().map(|word| word.text.as_str()).unwrap_or_default();
+    match ["import", "include", "input_filename", "modulemeta"].iter().find(|word| script.contains(**word)) {
+        Some(word) => Err(format!("the jq script holds {word}")),
+        None => Ok(()),
+    }
 }
 
 fn plain_names(seen: &Seen<'_>) -> Result<(), String> {
@@ -187,8 +214,7 @@ fn no_plus_files(seen: &Seen<'_>) -> Result<(), String> {
 
 /// `rg --files PATH` takes no pattern; that the first operand is then judged as text must not let a path out.
 fn rg_lists(seen: &Seen<'_>) -> Result<(), String> {
-    let outside =
-        |word: &&&super::word::Word| word.head().starts_with('/') || word.text.split('/').any(|part| part == "..");
+    let outside = |word: &&&Word| word.head().starts_with('/') || word.text.split('/').any(|part| part == "..");
     match seen.operands.first().filter(|word| seen.has(&["--files"]) && outside(word)) {
         Some(word) => Err(format!("{} may lie outside of the workspace", word.raw)),
         None => Ok(()),
@@ -212,10 +238,38 @@ fn only_null(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 fn lists_archive(seen: &Seen<'_>) -> Result<(), String> {
-    let files = seen.values("-f=@").map(|value| value.known());
-    let mut names = files.chain(seen.operands.iter().map(|word| word.known()));
-    let plain = names.all(|name| name.is_some_and(|name| !name.contains(':')));
-    if plain && seen.has(&["-t", "-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+    let plain = seen.operands.iter().all(|word| word.known().is_some_and(|name| !name.contains(':')));
+    if plain && seen.has(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+}
+
+/// `tar -tf FILE`, and `tar tf FILE`.
+fn lists_tar(seen: &Seen<'_>) -> Result<(), String> {
+    let plain = |name: Option<&str>| {
+        name.is_some_and(|name| {
+            !name.contains(':') && !name.starts_with('/') && name.split('/').all(|part| part != "..")
+        })
+    };
+    let bundled = |word: &&Word| {
+        word.known().is_some_and(|text| text.starts_with('t') && text.bytes().all(|byte| b"tvzjJf".contains(&byte)))
+    };
+    let listed = match seen.operands.as_slice() {
+        [] => {
+            let mut names = seen.values("-f=@").chain(seen.values("--file=@")).map(|value| value.known());
+            seen.has(&["-t", "--list"]) && names.all(|name| name.is_some_and(|name| !name.contains(':')))
+        }
+        [bundle, file] => {
+            seen.options.is_empty() && bundled(bundle) && bundle.text.ends_with('f') && plain(file.known())
+        }
+        _ => false,
+    };
+    if listed { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
+}
+
+fn to_stdout(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.is_empty() || seen.has(&["-c", "-l", "--stdout", "--list"]) {
+        true => Ok(()),
+        false => Err("it puts one file into the place of another".to_owned()),
+    }
 }
 
 fn only_version(seen: &Seen<'_>) -> Result<(), String> {
@@ -230,10 +284,11 @@ pub(crate) fn may_name(name: &str) -> bool {
 
 /// Whether a variable that programs look at may be set to this for a command.
 pub(crate) fn may_set(name: &str, value: &str) -> bool {
-    const PLAIN: [&str; 22] = [
+    const PLAIN: [&str; 23] = [
         "LANG",
         "LANGUAGE",
         "TZ",
+        "TERM",
         "NO_COLOR",
         "FORCE_COLOR",
         "CLICOLOR",

@@ -40,8 +40,8 @@ impl Sed<'_> {
                 's' => self.substitution()?,
                 'y' => {
                     let end = self.delimiter()?;
-                    self.part(end)?;
-                    self.part(end)?;
+                    self.text(end)?;
+                    self.text(end)?;
                 }
                 'b' | 't' | 'T' | ':' => self.skip(|c| c.is_ascii_alphanumeric() || c == '_' || c == ' '),
                 _ => return None,
@@ -88,7 +88,7 @@ impl Sed<'_> {
             Some('$') => _ = self.next(),
             Some('/') => {
                 self.next();
-                self.part('/')?;
+                self.0 = pattern(self.0, '/')?;
                 self.skip(|c| matches!(c, 'I' | 'M'));
             }
             _ => return Some(false),
@@ -98,8 +98,8 @@ impl Sed<'_> {
 
     fn substitution(&mut self) -> Option<()> {
         let end = self.delimiter()?;
-        self.part(end)?;
-        self.part(end)?;
+        self.0 = pattern(self.0, end)?;
+        self.text(end)?;
         // `e` runs what comes out, `w` writes it; `m` and `M` are harmless but rare.
         self.skip(|c| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
         Some(())
@@ -109,18 +109,61 @@ impl Sed<'_> {
         self.next().filter(|c| c.is_ascii_punctuation() && *c != '\\' && *c != ';')
     }
 
-    /// Up to the next delimiter. One inside of brackets ends it for some and not for others.
-    fn part(&mut self, end: char) -> Option<()> {
-        let mut bracket = false;
+    /// Up to the next delimiter, where brackets mean nothing.
+    fn text(&mut self, end: char) -> Option<()> {
         loop {
             match self.next()? {
                 '\\' => _ = self.next().filter(|c| *c != '\n')?,
                 '\n' => return None,
-                c if c == end => return (!bracket).then_some(()),
-                '[' => bracket = true,
-                ']' => bracket = false,
+                c if c == end => return Some(()),
                 _ => {}
             }
+        }
+    }
+}
+
+/// What stands behind a regular expression that ends with this mark. A mark inside of brackets ends it for some programs and not
+/// for others, so there must be none.
+fn pattern(text: &str, end: char) -> Option<&str> {
+    let mut rest = text;
+    loop {
+        let c = rest.chars().next()?;
+        rest = rest.get(c.len_utf8()..)?;
+        match c {
+            '\\' => rest = behind_escape(rest)?,
+            '\n' => return None,
+            c if c == end => return Some(rest),
+            '[' => rest = behind_bracket(rest, end)?,
+            _ => {}
+        }
+    }
+}
+
+fn behind_escape(text: &str) -> Option<&str> {
+    let escaped = text.chars().next().filter(|c| *c != '\n')?;
+    text.get(escaped.len_utf8()..)
+}
+
+/// What stands behind a list in brackets: a `]` that stands first in it belongs to it, and classes have brackets of their own.
+fn behind_bracket(text: &str, end: char) -> Option<&str> {
+    let mut rest = text.strip_prefix('^').unwrap_or(text);
+    rest = rest.strip_prefix(']').unwrap_or(rest);
+    loop {
+        let c = rest.chars().next().filter(|c| *c != '\n' && *c != end)?;
+        rest = rest.get(c.len_utf8()..)?;
+        match c {
+            ']' => return Some(rest),
+            // To some the backslash is escaped, to others it ends nothing.
+            '\\' if rest.starts_with(']') => return None,
+            '\\' => rest = behind_escape(rest)?,
+            '[' if rest.starts_with([':', '.', '=']) => {
+                let (class, behind) = rest.split_once(']')?;
+                if class.contains(end) || !class.ends_with([':', '.', '=']) || class.len() < 2 {
+                    return None;
+                }
+                rest = behind;
+            }
+            _ => {}
         }
     }
 }
@@ -132,7 +175,7 @@ pub(crate) fn awk(seen: &Seen<'_>) -> Result<(), String> {
     for value in assigned {
         value.known().ok_or("a value given to awk is not certain")?;
     }
-    Awk { rest: script, before: Before::Start, round: 0, braces: 0 }
+    Awk { rest: script, before: Before::Start, round: Vec::new(), braces: 0 }
         .script()
         .ok_or_else(|| format!("the awk script {script} may do more than print"))
 }
@@ -143,12 +186,15 @@ enum Before {
     Start,
     Value,
     Word,
+    /// `if`, `while` or `for`, whose brackets a pattern may follow.
+    Control,
 }
 
 struct Awk<'a> {
     rest: &'a str,
     before: Before,
-    round: usize,
+    /// Whether each open bracket is that of a control word.
+    round: Vec<bool>,
     braces: usize,
 }
 
@@ -164,12 +210,12 @@ impl Awk<'_> {
             self.before = match c {
                 ' ' | '\t' => self.before,
                 '"' => {
-                    self.quoted('"')?;
+                    self.string()?;
                     Before::Value
                 }
                 '/' if self.before == Before::Value => Before::Start,
                 '/' if self.before == Before::Start => {
-                    self.quoted('/')?;
+                    self.rest = pattern(self.rest, '/')?;
                     Before::Value
                 }
                 // Behind `print` a pattern, behind a name a division: which it is, only awk knows.
@@ -179,7 +225,7 @@ impl Awk<'_> {
                     Before::Start
                 }
                 // Output to a file, unless it compares.
-                '>' if self.rest.starts_with('=') || self.round > 0 || self.braces == 0 => {
+                '>' if self.rest.starts_with('=') || !self.round.is_empty() || self.braces == 0 => {
                     if self.rest.starts_with('>') {
                         return None;
                     }
@@ -189,12 +235,16 @@ impl Awk<'_> {
                 '<' => Before::Start,
                 '|' | '>' | '@' | '\\' | '`' | '#' => return None,
                 '(' => {
-                    self.round += 1;
+                    self.round.push(self.before == Before::Control);
                     Before::Start
                 }
-                ')' => {
-                    self.round = self.round.checked_sub(1)?;
-                    Before::Value
+                ')' if self.round.pop()? => Before::Word,
+                ')' => Before::Value,
+                // Of a number, or of one and then a division; and `x++` is a value where `++x` begins one.
+                '.' => Before::Word,
+                '+' | '-' if self.rest.starts_with(c) => {
+                    self.next();
+                    Before::Word
                 }
                 '{' => {
                     self.braces += 1;
@@ -210,19 +260,16 @@ impl Awk<'_> {
                 _ => return None,
             };
         }
-        (self.round == 0 && self.braces == 0).then_some(())
+        (self.round.is_empty() && self.braces == 0).then_some(())
     }
 
-    /// Up to the closing mark.
-    fn quoted(&mut self, end: char) -> Option<()> {
-        let mut bracket = false;
+    /// Up to the closing quotation mark.
+    fn string(&mut self) -> Option<()> {
         loop {
             match self.next()? {
                 '\\' => _ = self.next().filter(|c| *c != '\n')?,
                 '\n' => return None,
-                c if c == end => return (!bracket).then_some(()),
-                '[' if end == '/' => bracket = true,
-                ']' => bracket = false,
+                '"' => return Some(()),
                 _ => {}
             }
         }
@@ -234,24 +281,32 @@ impl Awk<'_> {
             "length", "substr", "split", "index", "match", "sub", "gsub", "gensub", "toupper", "tolower", "sprintf",
             "int", "sqrt", "log", "exp", "sin", "cos", "rand", "srand", "strftime", "systime", "asort",
         ];
-        const STATEMENTS: [&str; 16] = [
-            "BEGIN", "END", "print", "printf", "if", "else", "while", "for", "in", "do", "break", "continue", "next",
-            "exit", "delete", "return",
+        const STATEMENTS: [&str; 13] = [
+            "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next", "exit", "delete",
+            "return",
         ];
+        // What `ARGV` holds is read.
+        const FORBIDDEN: [&str; 9] =
+            ["getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC"];
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         let (rest, behind) = self.rest.split_at_checked(end)?;
         self.rest = behind;
         let name = format!("{first}{rest}");
         // `for (;; print > "f")` prints inside of brackets, where `>` seems to compare.
-        if name.starts_with("print") && self.round > 0 {
+        if name.starts_with("print") && !self.round.is_empty() {
             return None;
+        }
+        if matches!(name.as_str(), "if" | "while" | "for") {
+            return Some(Before::Control);
         }
         if STATEMENTS.contains(&name.as_str()) {
             return Some(Before::Word);
         }
-        let called = behind.starts_with('(') && !CALLED.contains(&name.as_str());
-        let forbidden =
-            matches!(name.as_str(), "getline" | "system" | "function" | "func" | "PROCINFO" | "close" | "fflush");
-        (!called && !forbidden).then_some(Before::Value)
+        let (called, known) = (behind.starts_with('('), CALLED.contains(&name.as_str()));
+        if FORBIDDEN.contains(&name.as_str()) || called && !known {
+            return None;
+        }
+        // Whether a division or a pattern follows `length` is for awk to say.
+        Some(if known && !called { Before::Word } else { Before::Value })
     }
 }

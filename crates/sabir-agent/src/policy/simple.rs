@@ -8,7 +8,8 @@ use brush_parser::ast::{
 
 use crate::record::Verdict;
 
-use super::judge::{Feed, Finding, Judge, Scope};
+use super::feed::Feed;
+use super::judge::{Finding, Judge, Scope};
 use super::place::readable;
 use super::word::{Form, Word};
 
@@ -26,7 +27,13 @@ impl Judge<'_> {
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) => {
-                    note(self.assignment(assignment, alone, scope))
+                    let name = simple.word_or_name.as_ref().map(|word| word.value.as_str());
+                    // `IFS= read -r line`: the line stays whole.
+                    if name == Some("read") && assignment.to_string() == "IFS=" {
+                        note(Finding::allow("keeps the blanks of a line"));
+                    } else {
+                        note(self.assignment(assignment, alone, scope));
+                    }
                 }
                 CommandPrefixOrSuffixItem::IoRedirect(redirection) => note(self.redirection(redirection, scope)),
                 _ => note(Finding::ask("it begins with something that is not judged")),
@@ -170,6 +177,10 @@ impl Judge<'_> {
                 Finding::from(readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()))
             }
             IoFileRedirectKind::Read => Finding::ask(format!("which file {} is, is not certain", word.raw)),
+            // A disk, or what the kernel and the machine are set by.
+            _ if ["/dev/", "/proc/", "/sys/", "/etc/", "/boot/"].iter().any(|place| word.text.starts_with(place)) => {
+                Finding::firm(format!("writes {} ({kind})", word.raw))
+            }
             _ => Finding::ask(format!("writes {} ({kind})", word.raw)),
         }
     }

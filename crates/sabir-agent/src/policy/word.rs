@@ -39,6 +39,8 @@ pub(crate) struct Trait {
     pub(crate) inside: bool,
     /// It is a part of a path that has no `/` and does not begin with a dot.
     pub(crate) name: bool,
+    /// It stays one word without quotes.
+    pub(crate) word: bool,
 }
 
 /// What a variable is known to hold.
@@ -80,7 +82,11 @@ impl Word {
     }
 
     pub(crate) fn field(raw: &str, text: &str, plain: bool, inside: bool) -> Self {
-        Self { raw: raw.to_owned(), text: text.to_owned(), form: Form::Field(Trait { plain, inside, name: false }) }
+        Self {
+            raw: raw.to_owned(),
+            text: text.to_owned(),
+            form: Form::Field(Trait { plain, inside, name: false, word: false }),
+        }
     }
 
     /// The whole of it, if that is certain.
@@ -211,7 +217,7 @@ impl Scanner<'_> {
 
     /// What a `$` begins.
     fn dollar(&mut self, quoted: bool) -> Result<(), Odd> {
-        let unknown = Trait { plain: false, inside: false, name: false };
+        let unknown = Trait { plain: false, inside: false, name: false, word: false };
         match self.peek() {
             Some('(') if self.rest.starts_with("((") => {
                 self.arithmetic()?;
@@ -240,7 +246,7 @@ impl Scanner<'_> {
             }
             Some('?' | '#') => {
                 self.next();
-                self.unknown(Trait { plain: true, inside: true, name: true }, true);
+                self.unknown(Trait { plain: true, inside: true, name: true, word: true }, true);
             }
             Some('@') => {
                 self.next();
@@ -260,11 +266,11 @@ impl Scanner<'_> {
         match (self.bound)(name) {
             Some(Bound::Literal(value)) if quoted || is_one_word(&value) => value.chars().for_each(|c| self.push(c)),
             // A file's name may hold blanks.
-            Some(Bound::Some(known)) if quoted => {
+            Some(Bound::Some(known)) if quoted || known.word => {
                 let fits = self.text.is_empty() || self.text.ends_with('/') || known.name && !self.text.ends_with('.');
                 self.unknown(Trait { inside: known.inside && fits, ..known }, true);
             }
-            _ => self.unknown(Trait { plain: false, inside: false, name: false }, quoted),
+            _ => self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted),
         }
     }
 
@@ -274,7 +280,7 @@ impl Scanner<'_> {
         self.rest = rest;
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
-            self.unknown(Trait { plain: true, inside: true, name: true }, true);
+            self.unknown(Trait { plain: true, inside: true, name: true, word: true }, true);
             return Ok(());
         }
         let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
@@ -294,7 +300,7 @@ impl Scanner<'_> {
         if !known {
             return Err("an expansion that is not judged");
         }
-        self.unknown(Trait { plain: false, inside: false, name: false }, quoted);
+        self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted);
         Ok(())
     }
 
@@ -377,6 +383,6 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Whether a value stays one word without quotes, in any locale.
-fn is_one_word(value: &str) -> bool {
+pub(crate) fn is_one_word(value: &str) -> bool {
     !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || "_./:@%+,=-".contains(c))
 }

@@ -2,14 +2,15 @@
 
 use crate::record::Verdict;
 
+use super::feed::Feed;
 use super::find;
 use super::git;
 use super::grammar::Operands::{Nothing, Text};
 use super::grammar::{Ground, Row};
-use super::judge::{Feed, Finding, Judge, Scope};
+use super::judge::{Finding, Judge, Scope};
 use super::pattern::Reach;
 use super::programs::{self, BUILTINS, may_name, may_set};
-use super::word::{Form, Word};
+use super::word::{Form, Trait, Word};
 
 /// Options of wrappers that stand in front of the command; a name that is not here takes none.
 const WRAPPERS: &[Row] = &[
@@ -86,6 +87,9 @@ impl Judge<'_> {
 
     fn table(&self, name: &str, rest: &[Word], scope: &Scope) -> Finding {
         let ground = Ground { folder: &scope.folder, root: &self.facts.root };
+        if name == "printf" && self.facts.shell == super::Shell::Zsh && programs::evaluates(rest) {
+            return Finding::ask("printf evaluates numbers in zsh");
+        }
         let judged = match programs::row(name) {
             Some(row) => row.allows(rest, ground).map(|()| format!("{name} only reads")),
             None => Err(format!("{name} is not known to only read")),
@@ -141,6 +145,11 @@ impl Judge<'_> {
         if self.facts.shell == super::Shell::Zsh {
             return Finding::ask("read is not judged in zsh");
         }
+        // A line of names of files is one, as long as nothing parts it.
+        let whole = seen.options.iter().all(|(option, _)| *option == "-r");
+        if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != Feed::Unknown) {
+            scope.bind(name, Trait { plain: false, inside: true, name: false, word: false });
+        }
         Finding::from(judged)
     }
 
@@ -168,7 +177,9 @@ impl Judge<'_> {
         };
         match text {
             Some(text) if !(name == "zsh" && self.facts.shell != super::Shell::Zsh) => {
+                let plain = std::mem::replace(&mut self.plain, matches!(name, "sh" | "dash"));
                 self.line(text, &mut scope.clone());
+                self.plain = plain;
                 Finding::allow("is judged by what it runs")
             }
             Some(_) => Finding::ask("it is another shell"),
@@ -190,7 +201,10 @@ impl Judge<'_> {
         if let Err(reason) = row.allows(options, ground) {
             return Finding::ask(reason);
         }
-        let mut finding = Finding::allow("is judged by what it runs");
+        let mut finding = match name {
+            "nohup" => Finding::ask("nohup may write nohup.out"),
+            _ => Finding::allow("is judged by what it runs"),
+        };
         if name == "env" {
             while let Some((word, behind)) = command.split_first().filter(|(word, _)| word.raw.contains('=')) {
                 let safe = word
@@ -219,12 +233,16 @@ impl Judge<'_> {
     fn xargs(&mut self, options: &[Word], command: &[Word], scope: &Scope, fed: Feed) -> Finding {
         let mark = options.iter().enumerate().find_map(|(at, word)| match word.known()? {
             "-I" => options.get(at + 1)?.known(),
+            "--replace" => Some("{}"),
             text => text.strip_prefix("-I").or_else(|| text.strip_prefix("--replace=")),
         });
         if options.iter().any(|word| word.head().contains('I') && word.head() != "-I" && !word.head().starts_with("-I"))
         {
             return Finding::ask("how xargs puts in what it reads is not certain");
         }
+        // A file in the place of standard input may hold anything.
+        let from_file = options.iter().any(|word| !word.head().starts_with("--") && word.head().contains('a'));
+        let fed = if from_file { Feed::Unknown } else { fed };
         // Without `-0` a name is parted at its blanks.
         let whole = options.iter().filter_map(Word::known).any(|text| text == "--null" || text.starts_with("-0"));
         let (plain, inside) = (fed == Feed::Plain && whole, fed != Feed::Unknown);

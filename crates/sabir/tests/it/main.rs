@@ -10,6 +10,7 @@
 )]
 
 mod approval;
+mod attacks;
 mod bad_input;
 mod config_cases;
 mod cuts;

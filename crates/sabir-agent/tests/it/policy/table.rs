@@ -5,12 +5,12 @@ use sabir_agent::{Access, Beyond, Verdict};
 
 use super::{facts, judge};
 
-const CASES: &str = include_str!("cases.txt");
+const CASES: [&str; 2] = [include_str!("cases.txt"), include_str!("more.txt")];
 
 #[test]
 fn no_attack_runs_unasked_and_harmless_lines_do() {
     let (mut attacks, mut harmless, mut wrong) = (0, 0, Vec::new());
-    for line in CASES.lines().filter(|line| !line.starts_with('#')) {
+    for line in CASES.iter().flat_map(|cases| cases.lines()).filter(|line| !line.starts_with('#')) {
         let fields: Vec<&str> = line.splitn(4, '\t').collect();
         let command: String = serde_json::from_str(fields[3]).unwrap();
         let shell = if fields[1] == "zsh" { Shell::Zsh } else { Shell::Bash };
@@ -27,7 +27,7 @@ fn no_attack_runs_unasked_and_harmless_lines_do() {
             wrong.push(format!("{} {command:?}: {}", fields[0], judgement.reason));
         }
     }
-    assert!(attacks >= 190 && harmless >= 36, "{attacks} {harmless}");
+    assert!(attacks >= 1300 && harmless >= 680, "{attacks} {harmless}");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -163,6 +163,10 @@ fn what_cannot_be_taken_back_is_asked_about() {
         "timeout 5 rm -rf .GIT",
         "ls 'unfinished",
         "a\rb",
+        ":(){ :|:& };:",
+        "f() { f & }; f",
+        "echo x > /dev/sda",
+        "cat x > /etc/hosts",
     ] {
         check(&[("approve", "all")], line, Ask);
     }

@@ -1,0 +1,7 @@
+//! Attacks, run for real: the binary, a scripted model and folders that give themselves away.
+
+mod commands;
+mod folders;
+mod held;
+mod places;
+mod terminal;

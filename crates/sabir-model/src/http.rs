@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::dialect::{dialect, dialects};
-use sabir_call::{Answer, Cut, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request};
+use sabir_call::{
+    Answer, Cut, Event, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request,
+};
 use sabir_wire::{BodyForm, Close, Decoder};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,11 @@ use taped::Output;
 
 /// The most bytes of an error response that are read.
 const MAX_ERROR: usize = 64 << 10;
+
+/// The most bytes that a model may say in one answer, and the most that a provider may take for saying them. No model has a limit of
+/// output anywhere near; a stream without an end has to have one.
+const MAX_SAID: usize = 32 << 20;
+const MAX_BODY: usize = 512 << 20;
 
 /// How long each phase may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,9 +286,10 @@ impl HttpModel {
             let opening = self.error_body(response.body).await;
             return Err(last(asked.foreign(&content_type, &String::from_utf8_lossy(&opening))));
         }
-        let mut reading = Reading { front: Front::new(request, sink), decoder: Decoder::new(self.provider.wire) };
+        let mut reading =
+            Reading { front: Front::new(request, sink), decoder: Decoder::new(self.provider.wire), said: 0 };
         let broken = self.read(response.body, deadline, &mut reading).await.err();
-        let Reading { mut front, decoder } = reading;
+        let Reading { mut front, decoder, .. } = reading;
         let how = if broken.is_some() { Close::Broken } else { Close::Clean };
         let report = decoder.finish(how, &mut front);
         let why = if broken.is_none() && report.ended && report.error.is_none() { Cut::Ended } else { Cut::Broken };
@@ -324,7 +332,7 @@ impl HttpModel {
         let transport = self.transport();
         let mut deadline = first;
         let mut progress = transport.now() + self.deadlines.progress.max(self.deadlines.first_byte);
-        let mut begun = false;
+        let (mut begun, mut bytes) = (false, 0_usize);
         loop {
             let chunk = match body.chunk(deadline.min(progress)).await {
                 Ok(Some(chunk)) => chunk,
@@ -335,13 +343,15 @@ impl HttpModel {
                 Err(loss) => return Err(Loss { cause: self.lost(&loss, begun, deadline <= progress), ..loss }),
             };
             let (events, ended) = (reading.decoder.events(), reading.decoder.is_ended());
-            reading.decoder.push(&chunk, &mut reading.front);
+            reading.push(&chunk);
+            bytes = bytes.saturating_add(chunk.len());
             let now = transport.now();
             begun = true;
             if reading.decoder.events() > events {
                 progress = now + self.deadlines.progress;
             }
             if !reading.decoder.is_ended() {
+                endless(reading.said, bytes)?;
                 deadline = now + self.deadlines.idle;
             } else if !ended {
                 deadline = now + self.deadlines.linger;
@@ -393,6 +403,32 @@ impl HttpModel {
 struct Reading<'a> {
     front: Front<'a>,
     decoder: Decoder,
+    /// The bytes that the model said.
+    said: usize,
+}
+
+impl Reading<'_> {
+    fn push(&mut self, chunk: &[u8]) {
+        let (front, said) = (&mut self.front, &mut self.said);
+        self.decoder.push(chunk, &mut |event: Event<'_>| {
+            let bytes = match event {
+                Event::Text { text } | Event::Thought { text } | Event::ArgDelta { text, .. } => text.len(),
+                Event::CallStart { name, .. } | Event::ArgStart { name, .. } => name.len(),
+                _ => 0,
+            };
+            *said = said.saturating_add(bytes);
+            front.event(event);
+        });
+    }
+}
+
+/// Whether an answer that has not ended goes on for too long.
+fn endless(said: usize, bytes: usize) -> Result<(), Loss> {
+    if said <= MAX_SAID && bytes <= MAX_BODY {
+        return Ok(());
+    }
+    let words = format!("sent {} MiB without ending its answer, and was not listened to any longer", bytes >> 20);
+    Err(Loss::new(LossKind::Broken, words))
 }
 
 fn has_opaque(request: &Request) -> bool {

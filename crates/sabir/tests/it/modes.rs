@@ -178,7 +178,7 @@ fn rules_of_the_command_line_hold_for_tasks() {
         &["denied", "done"],
     );
     assert_eq!(world.read("svc/.env"), "KEY=1\n");
-    let output = world.sabir().args(["run", "--deny", "path=../x", "--model", "openai/x", "go"]).output().unwrap();
+    let output = world.sabir().args(["policy", "explain", "--deny", "path=../x", "--", "ls"]).output().unwrap();
     assert_eq!((code(&output), stderr(&output).contains("deny: `path=../x` is no rule")), (2, true));
 }
 

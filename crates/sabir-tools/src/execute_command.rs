@@ -236,7 +236,9 @@ fn notes(outcome: &CommandOutcome) -> Vec<String> {
     if let survivors @ 1.. = outcome.survivors {
         notes.push(format!("{} could not be killed.", processes(survivors)));
     }
-    notes.extend(outcome.confined.as_ref().and_then(walls));
+    // That a file is no program has nothing to do with walls, although the shell says so in the same words.
+    let confined = outcome.confined.as_ref().filter(|_| outcome.end != End::Exited(126));
+    notes.extend(confined.and_then(walls));
     notes
 }
 

@@ -67,7 +67,7 @@ fn nothing_of_an_attack_happens_where_nobody_is_asked() {
 
 #[test]
 fn nor_in_any_other_way_of_asking_for_it() {
-    let some = every(12, attacks());
+    let some = every(31, attacks());
     for way in [WAYS[0], WAYS[2], WAYS[3]] {
         check(&some, way, &[], |line| json!({"command": line}));
     }

@@ -42,6 +42,7 @@ pub(crate) struct Folders(TempDir);
 
 impl Folders {
     /// None where there is no git to make them; that is said.
+    #[expect(clippy::print_stderr, reason = "why a test is skipped is told")]
     pub(crate) fn new() -> Option<Self> {
         let base = TempDir::new().unwrap();
         if !has("git") || !has("sh") {

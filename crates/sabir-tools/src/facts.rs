@@ -20,8 +20,8 @@ pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: 
     let facts = Facts { shell: Shell::Bash, clean_path, root: name, ..Facts::default() };
     let Needs { repositories, paths } = needs(command, &facts);
     let mut links = Vec::new();
-    for (at, path) in paths.into_iter().enumerate() {
-        let leads = if at < MAX_PATHS { workspace.leads(&path) } else { vec![None] };
+    for (at, (path, pattern)) in paths.into_iter().enumerate() {
+        let leads = if at < MAX_PATHS { workspace.leads(&path, pattern) } else { vec![None] };
         links.extend(leads.into_iter().map(|leads| (path.clone(), leads)));
     }
     let known = repositories.into_iter().filter(|_| clean_path).map(|folder| {

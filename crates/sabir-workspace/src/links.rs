@@ -21,15 +21,15 @@ struct Away;
 type Place = (PathBuf, bool);
 
 impl Workspace {
-    /// Where links lead a path of the workspace, which may be a pattern of the shell's: to these paths in it, `None` for out of it or
-    /// for what cannot be said. Empty where there is no link in the way.
-    pub fn leads(&self, path: &str) -> Vec<Option<String>> {
+    /// Where links lead a path of the workspace: to these paths in it, `None` for out of it or for what cannot be said. Empty where
+    /// there is no link in the way. `pattern`: it is one of the shell's, and means every file that matches.
+    pub fn leads(&self, path: &str, pattern: bool) -> Vec<Option<String>> {
         let root = self.root();
         let mut places = vec![(root.to_path_buf(), false)];
         for part in Path::new(path).components() {
             let mut next = Vec::new();
             for place in &places {
-                if step(root, place, part, &mut next).is_err() {
+                if step(root, place, (part, pattern), &mut next).is_err() {
                     return vec![None];
                 }
             }
@@ -44,7 +44,12 @@ impl Workspace {
 }
 
 /// Goes on by one component, to every place that it may mean.
-fn step(root: &Path, (place, linked): &Place, part: Component<'_>, next: &mut Vec<Place>) -> Result<(), Away> {
+fn step(
+    root: &Path,
+    (place, linked): &Place,
+    (part, pattern): (Component<'_>, bool),
+    next: &mut Vec<Place>,
+) -> Result<(), Away> {
     let name = match part {
         Component::CurDir => return keep((place.clone(), *linked), next),
         Component::ParentDir => {
@@ -57,7 +62,9 @@ fn step(root: &Path, (place, linked): &Place, part: Component<'_>, next: &mut Ve
     let text = name.to_string_lossy();
     // A name that looks like a pattern may be one of a file's, too.
     keep(follow(root, &place.join(name), *linked)?, next)?;
-    if !text.contains(['*', '?', '[']) {
+    // A bracket that is not closed means itself.
+    let open = text.contains(['*', '?']) || text.split_once('[').is_some_and(|(_, rest)| rest.contains(']'));
+    if !(pattern && open) {
         return Ok(());
     }
     let glob = GlobBuilder::new(&text).backslash_escape(true).build().map_err(|_| Away)?.compile_matcher();

@@ -22,9 +22,9 @@ pub struct Facts {
 pub struct Needs {
     /// The folders inside the workspace whose repositories have to be known: `.` for the workspace.
     pub repositories: Vec<String>,
-    /// The paths inside the workspace that it names, as it spells them; they may be patterns of the shell. There are more than
-    /// these if there are very many.
-    pub paths: Vec<String>,
+    /// The paths inside the workspace that it names, as it spells them, each with whether it is a pattern of the shell. There are
+    /// more than these if there are very many.
+    pub paths: Vec<(String, bool)>,
 }
 
 /// A shell.

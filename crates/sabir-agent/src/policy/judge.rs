@@ -58,7 +58,7 @@ pub(crate) struct Judge<'a> {
     /// Folders whose repositories are not known.
     pub(crate) wanted: Vec<String>,
     /// The paths that the line names, where they are to be gathered.
-    pub(crate) touched: Option<Vec<String>>,
+    pub(crate) touched: Option<Vec<(String, bool)>>,
     /// What the line names.
     pub(crate) named: Vec<Named>,
     pub(crate) lines: usize,

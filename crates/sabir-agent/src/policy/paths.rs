@@ -61,9 +61,10 @@ impl Judge<'_> {
                 findings.extend(self.linked(&key));
                 if let Some(touched) = &mut self.touched
                     && touched.len() <= MAX_PATHS
-                    && !touched.contains(&key)
+                    && let path = (key, matches!(name, Named::Glob(_)))
+                    && !touched.contains(&path)
                 {
-                    touched.push(key);
+                    touched.push(path);
                 }
             }
             if ruled {

@@ -141,6 +141,8 @@ fn guard_name(top: &Path, name: &str, kind: Kind, guarded: &mut Guarded) -> io::
         (_, Some((parent, Some(found)))) if !found.is_dir() || covered(parent) => {}
         // Another command's mask for it.
         (_, Some((parent, Some(found)))) if has_mark(&found) => guarded.missing.push(parent.to_path_buf()),
+        // Who makes a repository makes its folder; what it then makes git run is looked for whenever git is to run.
+        (_, Some((parent, None))) if parent.ends_with(GIT) => {}
         (_, Some((parent, None))) => make(parent, Kind::Folder, guarded)?,
         (Some(found), parent) => {
             guarded.pinned.extend(parent.map(|(parent, _)| parent.to_path_buf()));

@@ -47,7 +47,8 @@ impl Seat {
         let mut keys = File::from(ours);
         keys.write_all(early.as_bytes()).unwrap();
         let mut command = world.sabir_with(provider);
-        command.args(["--model", NATIVE.model(), "do", "it"]).env("PATH", path);
+        // The folders of the search path lie in /tmp, which commands in a sandbox have to themselves.
+        command.args(["--sandbox", "off", "--model", NATIVE.model(), "do", "it"]).env("PATH", path);
         let end = || Stdio::from(theirs.try_clone().unwrap());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         drop((command, theirs));

@@ -8,8 +8,8 @@
 //! use sabir_call::{Event, Protocol, ToolSet};
 //!
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
-//! let (task, protocol, edit_tool) = (TaskId::new("t1"), Protocol::Native, None);
-//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool };
+//! let (task, protocol, edit_tool, mode) = (TaskId::new("t1"), Protocol::Native, None, None);
+//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
 //! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
 //! let (attended, prices) = (Attended::No, Default::default());

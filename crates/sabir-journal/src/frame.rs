@@ -71,11 +71,11 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(
     buffer.clear();
     buffer.resize(HEAD_BYTES, 0);
     serde_json::to_writer(&mut *buffer, &Payload { at, record }).map_err(|error| error.to_string())?;
+    // Signs can be longer than what they stand for.
+    within_limit(buffer)?;
     redact_payload(buffer);
+    within_limit(buffer)?;
     let (head, payload) = buffer.split_first_chunk_mut::<HEAD_BYTES>().ok_or("the frame has no head")?;
-    if payload.len() > MAX_PAYLOAD_BYTES {
-        return Err(format!("the record has {} bytes, and {MAX_PAYLOAD_BYTES} are the most", payload.len()));
-    }
     let deepest = nesting(payload).deepest;
     if deepest > MAX_DEPTH {
         return Err(format!("the record nests values {deepest} deep, and {MAX_DEPTH} is the most"));
@@ -83,6 +83,13 @@ pub(crate) fn encode(buffer: &mut Vec<u8>, at: u64, record: &Record) -> Result<(
     let length = u32::try_from(payload.len()).map_err(|error| error.to_string())?;
     *head = (u64::from(checksum(length, payload)) << 32 | u64::from(length)).to_le_bytes();
     Ok(())
+}
+
+fn within_limit(frame: &[u8]) -> Result<(), String> {
+    match frame.len().saturating_sub(HEAD_BYTES) {
+        ..=MAX_PAYLOAD_BYTES => Ok(()),
+        bytes => Err(format!("the record has {bytes} bytes, and {MAX_PAYLOAD_BYTES} are the most")),
+    }
 }
 
 /// A journal outlives its task, and is read by others: what has the shape of a secret is not written into it.

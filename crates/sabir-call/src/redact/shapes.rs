@@ -132,7 +132,7 @@ const ROWS: [Row; 38] = [
     row("Hugging Face token", "hf_", GITHUB),
     row("JWT", "eyJ", Body::Jwt),
     word("password", "://", Place::Anywhere, Body::Password),
-    word("private key", "-----begin ", Place::Anywhere, Body::Block),
+    word("private key", BLOCK, Place::Anywhere, Body::Block),
     word("authorization", "authorization", Place::Anywhere, Body::Header),
     word("authorization", "bearer ", Place::Edge, Body::Value { of: value, least: 20 }),
     word("API key", "x-api-key", Place::Edge, Body::Header),
@@ -154,6 +154,8 @@ const BLOCK_LINE: usize = 40;
 const ASSIGNMENT: usize = 8;
 /// The most letters of the name of a scheme.
 const SCHEME: usize = 16;
+/// How a block of a private key begins, in any case.
+const BLOCK: &str = "-----begin ";
 
 /// Whether some shape begins with that byte.
 pub(super) fn may_begin(byte: u8) -> bool {
@@ -263,7 +265,16 @@ impl Row {
     fn exactly(&self, gap: usize, behind: Behind<'_>, of: Class, count: usize) -> Look {
         let value = behind.from(gap);
         let found = self::count(value.first(count + 1), of);
+        // The sign of a block ends a word, and so must what it stands for.
+        let behind = value.text.get(count..).unwrap_or_default();
+        let common = behind.len().min(BLOCK.len());
+        let block = found >= count
+            && BLOCK.get(..common).is_some_and(|begin| {
+                behind.get(..common).is_some_and(|begun| begun.eq_ignore_ascii_case(begin.as_bytes()))
+            });
         match value.text.get(found) {
+            _ if block && common == BLOCK.len() => self.secret(gap, gap + count, Rest::Nothing),
+            _ if block && common > 0 && !value.ended => Look::Undecided,
             _ if found > count => Look::Nothing,
             None if !value.ended => Look::Undecided,
             next if found < count || next.is_some_and(|next| token(*next) || base64(*next)) => Look::Nothing,

@@ -1,3 +1,5 @@
+//! Shapes in many surroundings, laws over texts that are put together from secrets and parts of them, and this repository's own text.
+
 use std::fs;
 use std::path::Path;
 

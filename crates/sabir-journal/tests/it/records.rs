@@ -116,10 +116,10 @@ fn deep_values_come_back_or_are_refused() {
 fn a_record_over_the_limit_is_refused() {
     let place = Place::new();
     let mut journal = place.create().unwrap();
-    let error = journal.append(&said("x".repeat(64 << 20))).unwrap_err().to_string();
+    let error = journal.append(&said("z".repeat(64 << 20))).unwrap_err().to_string();
     assert!(error.contains("and 67108864 are the most"), "{error}");
     let frame = r#"{"at":1002,"kind":"said","by":"user","text":""}"#.len();
-    let longest = said("x".repeat((64 << 20) - frame));
+    let longest = said("z".repeat((64 << 20) - frame));
     journal.append(&longest).unwrap();
     drop(journal);
     assert!(place.open().unwrap().1[0].record == longest);

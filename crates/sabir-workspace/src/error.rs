@@ -106,6 +106,15 @@ pub enum WorkspaceError {
         /// The name of the ignore file, or "a rule".
         by: String,
     },
+    /// Something empty stands at the path as long as a command runs in the sandbox.
+    #[error(
+        "`{path}` cannot be written while a command runs in the sandbox, which keeps protected names free: wait for it, or end the job, \
+         then write it again"
+    )]
+    Masked {
+        /// The path inside the workspace.
+        path: String,
+    },
     /// The path may be read, and not written.
     #[error("`{path}` cannot be written, and nothing was: {because}")]
     Limited {

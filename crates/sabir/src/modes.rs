@@ -103,6 +103,11 @@ fn group(tool: &str) -> Option<Group> {
 pub(crate) fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, Failure> {
     let names = config.rules.ignore_files.clone();
     let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
+    if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains('/')) {
+        let wrong =
+            format!("ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore");
+        return Err(Failure::usage(wrong));
+    }
     let hidden = rules.denied_paths().filter(|glob| !glob.starts_with('~')).map(str::to_owned);
     let wrong = |error: sabir_workspace::BoundsError| Failure::usage(error.to_string());
     let bounds = Bounds::new().ignore_files(names).hide(hidden).map_err(wrong)?;

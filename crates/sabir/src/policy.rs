@@ -7,13 +7,13 @@ use std::sync::Arc;
 use sabir_agent::policy::{Facts, Judgement, Rules, Shell};
 use sabir_agent::{Access, Beyond, Judge, Record, Verdict};
 use sabir_call::{Call, Part};
-use sabir_workspace::{Level, Sandbox, Workspace};
+use sabir_workspace::Workspace;
 use serde_json::{Value, json};
 
 use crate::cli::{ExplainedArguments, RuleOptions, SimulateArguments, Whole};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::{modes, print, task, trust};
+use crate::{modes, print, sandbox, task, trust};
 
 /// `sabir policy explain`. The verdict is in what is printed; the exit code only says that there is one.
 pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
@@ -38,6 +38,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
     });
     let start = start.ok_or_else(|| Failure::usage(format!("`{}` has no beginning", arguments.task)))?;
     let (workspace, rules) = place(Path::new(&start.workspace), &arguments.rules, start.mode.as_deref())?;
+    let sandbox = sandbox::configured(None, &Config::load(arguments.rules.config.as_deref())?)?;
     let tools = sabir_tools::builtin(sabir_tools::Settings {
         workspace: Arc::new(workspace),
         helper: std::env::current_exe()
@@ -46,7 +47,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
         edit_tool: sabir_tools::EditTool::default(),
         jobs: task::passing_jobs(),
         reach: sabir_tools::Reach::Public,
-        sandbox: Sandbox::new(Level::Off),
+        // Nothing runs: it only says what a call would ask for beyond it.
+        sandbox,
     });
     let mut rows = Vec::new();
     for call in calls(&records) {

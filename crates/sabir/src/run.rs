@@ -63,6 +63,7 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
         return Err(Failure::usage("there is nothing to do: say what"));
     }
     let config = Config::load(options.config.as_deref())?;
+    let patience = config.patience()?;
     let chosen = config.choose(options.model.as_deref())?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
@@ -76,7 +77,7 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
+    watch(&bench, &mut open, &model, (output, tape), patience)
 }
 
 /// `sabir resume`.
@@ -90,6 +91,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         return resume_replay(arguments, file, words);
     }
     let config = Config::load(options.config.as_deref())?;
+    let patience = config.patience()?;
     let folder = config::tasks_folder()?;
     let id = match &arguments.id {
         Some(name) => task::find(&folder, name)?,
@@ -120,7 +122,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
+    watch(&bench, &mut open, &model, (output, tape), patience)
 }
 
 /// A resumed task is locked to its protocol.
@@ -179,6 +181,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     check_protocol(&told.start, options)?;
     let options = &task::kept_mode(&told.start, options);
     let config = Config::load(options.config.as_deref())?;
+    let patience = config.patience()?;
     let bench = Bench::replaying(options, &config, &told, cassette.results.clone())?;
     let (model, tape) = cassette::play(cassette, told.renews, move |model| tell_retries(model, output))?;
     if let (Tape::Playing(player, _), None) = (&tape, bench.max_time) {
@@ -194,7 +197,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
     };
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, (output, tape), config.patience()?)
+    watch(&bench, &mut open, &model, (output, tape), patience)
 }
 
 /// The newest task of that workspace that did not complete.

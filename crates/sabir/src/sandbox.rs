@@ -4,12 +4,12 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
-use sabir_workspace::{Command, Confined, End, Level, Network, Sandbox, Stream, Workspace, WorkspaceError};
+use sabir_workspace::{Command, Confined, End, Level, Network, Sandbox, Stop, Stream, Workspace, WorkspaceError};
 
-use crate::cli::{SandboxArguments, TaskOptions};
+use crate::cli::{RuleFlags, SandboxArguments, TaskOptions};
 use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::{print, task};
+use crate::{modes, print, task};
 
 /// What commands of a task are confined to: the flag's level, else the configuration's, else the best that can be had.
 pub(crate) fn of_task(options: &TaskOptions, config: &Config) -> Result<Sandbox, Failure> {
@@ -76,7 +76,12 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
     let network = if arguments.network { Network::Allowed } else { Network::Denied };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-    let sandbox = with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned());
+    let config = Config::load(None)?;
+    let rules = config.rules.rules(&RuleFlags::default(), workspace.root())?;
+    let workspace = workspace.bounded(modes::bounds_of(&rules, &config)?);
+    let hidden = workspace.hidden(&Stop::default()).map_err(|error| Failure::usage(error.to_string()))?;
+    let sandbox =
+        with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned()).hide(hidden);
     if arguments.profile.is_some() {
         print::out(&sandbox.seatbelt(&workspace).map_err(|error| Failure::usage(error.to_string()))?);
         return Ok(Exit::Completed);

@@ -42,6 +42,8 @@ pub(crate) struct Row {
     pub(crate) operands: Operands,
     /// Whether no option whatsoever has an effect, so that a word may turn out to be one.
     pub(crate) tame: bool,
+    /// Whether letters are never put together: what stands behind the first is passed over.
+    pub(crate) lone: bool,
     /// What else must hold.
     pub(crate) also: Option<Check>,
 }
@@ -82,12 +84,17 @@ enum Takes {
 
 impl Row {
     pub(crate) const fn new(names: &'static [&'static str], options: &'static str, operands: Operands) -> Self {
-        Self { names, options, operands, tame: false, also: None }
+        Self { names, options, operands, tame: false, lone: false, also: None }
     }
 
     /// No option whatsoever has an effect.
     pub(crate) const fn tame(self) -> Self {
         Self { tame: true, ..self }
+    }
+
+    /// Letters of options are never put together.
+    pub(crate) const fn lone(self) -> Self {
+        Self { lone: true, ..self }
     }
 
     /// What else must hold.
@@ -201,6 +208,10 @@ impl Row {
         let digits = text.get(1..).unwrap_or_default();
         if digits.bytes().all(|byte| byte.is_ascii_digit()) && self.find("-#").is_some() {
             return Ok(());
+        }
+        let behind = digits.get(1..).unwrap_or_default();
+        if self.lone && !behind.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(not_judged(text));
         }
         let mut rest = digits;
         while let Some(letter) = rest.chars().next() {

@@ -16,7 +16,7 @@ pub(crate) const BUILTINS: [&str; 8] = ["echo", "true", "false", ":", "printf", 
 const ROWS: &[Row] = &[
     // Nothing but words.
     Row::new(&["echo"], "-n -e -E", Text).tame(),
-    Row::new(&["true", "false", ":"], "", Text).tame(),
+    Row::new(&["true", "false", ":", "yes"], "", Text).tame(),
     Row::new(&["printf"], "", Text).tame().also(plain_format),
     Row::new(&["pwd"], "-L -P", Nothing),
     Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
@@ -61,11 +61,11 @@ const ROWS: &[Row] = &[
     Row::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).tame(),
     Row::new(&["comm"], "-1 -2 -3 -z --check-order --nocheck-order --total --output-delimiter=", Paths).tame(),
     Row::new(&["diff"], DIFF, Paths).tame(),
-    Row::new(&["strings"], "-a -n= -t= -e= -f -#", Paths),
+    Row::new(&["strings"], "-a -n= -t= -e= -f -#", Paths).also(no_responses),
     Row::new(&["hexdump"], "-C -n= -s= -v -b -c -d -o -x", Paths),
     Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
     // `xxd in out` writes.
-    Row::new(&["xxd"], "-l= -s= -c= -g= -p -b -u -i -e", AtMost(1)),
+    Row::new(&["xxd"], "-l= -s= -c= -g= -p -b -u -i -e", AtMost(1)).lone(),
     Row::new(&["jq"], JQ, Then(1)).also(no_modules),
     // Text.
     Row::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).tame(),
@@ -96,8 +96,8 @@ const ROWS: &[Row] = &[
     Row::new(&["zcat", "bzcat", "xzcat"], "", Paths),
     // Without `-c` or `-l` it puts the file into the place of the other.
     Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v --stdout --list --decompress", Paths).also(to_stdout),
-    Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths),
-    Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths),
+    Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).also(no_responses),
+    Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).also(no_responses),
     Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "", Nothing),
     Row::new(&["ulimit"], "-a -n -H -S", Nothing),
     Row::new(&["getconf"], "-a", Text).also(plain_names),
@@ -230,8 +230,17 @@ fn no_files(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
+/// `@file` is read for more options.
+fn no_responses(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.iter().find(|word| matches!(word.head().chars().next(), None | Some('@'))) {
+        Some(word) => Err(format!("{} may hold options", word.raw)),
+        None => Ok(()),
+    }
+}
+
 fn only_null(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.iter().find(|word| word.known() != Some("/dev/null")) {
+    let harmless = |word: &Word| matches!(word.known(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
+    match seen.operands.iter().find(|word| !harmless(word)) {
         Some(word) => Err(format!("tee writes {}", word.raw)),
         None => Ok(()),
     }
@@ -266,7 +275,9 @@ fn lists_tar(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 fn to_stdout(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.is_empty() || seen.has(&["-c", "-l", "--stdout", "--list"]) {
+    // Of `-l` and `-d` together some do the second.
+    let lists = seen.has(&["-l", "--list"]) && !seen.has(&["-d", "--decompress"]);
+    match seen.operands.is_empty() || lists || seen.has(&["-c", "--stdout"]) {
         true => Ok(()),
         false => Err("it puts one file into the place of another".to_owned()),
     }

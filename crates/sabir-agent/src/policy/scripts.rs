@@ -43,7 +43,11 @@ impl Sed<'_> {
                     self.text(end)?;
                     self.text(end)?;
                 }
-                'b' | 't' | 'T' | ':' => self.skip(|c| c.is_ascii_alphanumeric() || c == '_' || c == ' '),
+                // A blank ends the label, and a command may follow it.
+                'b' | 't' | 'T' | ':' => {
+                    self.skip(|c| c == ' ');
+                    self.skip(|c| c.is_ascii_alphanumeric() || c == '_');
+                }
                 _ => return None,
             }
             self.skip(|c| c == ' ');
@@ -285,9 +289,11 @@ impl Awk<'_> {
             "BEGIN", "END", "print", "printf", "else", "in", "do", "break", "continue", "next", "exit", "delete",
             "return",
         ];
-        // What `ARGV` holds is read.
-        const FORBIDDEN: [&str; 9] =
-            ["getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC"];
+        // What `ARGV` holds is read; behind `case` stands a pattern.
+        const FORBIDDEN: [&str; 12] = [
+            "getline", "system", "function", "func", "PROCINFO", "close", "fflush", "ARGV", "ARGC", "switch", "case",
+            "default",
+        ];
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         let (rest, behind) = self.rest.split_at_checked(end)?;
         self.rest = behind;

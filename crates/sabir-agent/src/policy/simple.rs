@@ -172,6 +172,9 @@ impl Judge<'_> {
     fn file_alone(&self, kind: &IoFileRedirectKind, word: &Word, scope: &Scope) -> Finding {
         match kind {
             _ if word.known() == Some("/dev/null") => Finding::allow("discards"),
+            IoFileRedirectKind::Write if matches!(word.known(), Some("/dev/stdout" | "/dev/stderr")) => {
+                Finding::allow("prints")
+            }
             IoFileRedirectKind::Read if self.zsh_range(word) => Finding::ask("a range of zsh"),
             IoFileRedirectKind::Read if !matches!(word.form, Form::Glob(_)) => {
                 Finding::from(readable(word, &scope.folder, &self.facts.root).map(|()| "reads a file".to_owned()))

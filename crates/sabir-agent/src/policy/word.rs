@@ -218,6 +218,9 @@ impl Scanner<'_> {
     /// What a `$` begins.
     fn dollar(&mut self, quoted: bool) -> Result<(), Odd> {
         let unknown = Trait { plain: false, inside: false, name: false, word: false };
+        if self.shell == Shell::Zsh && is_subscripted(self.rest) {
+            return Err("a subscript or modifier of zsh");
+        }
         match self.peek() {
             Some('(') if self.rest.starts_with("((") => {
                 self.arithmetic()?;
@@ -239,9 +242,6 @@ impl Scanner<'_> {
                 let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
                 let (name, rest) = self.rest.split_at_checked(end).ok_or("a name")?;
                 self.rest = rest;
-                if self.shell == Shell::Zsh && rest.starts_with(['[', ':']) {
-                    return Err("a subscript or modifier of zsh");
-                }
                 self.variable(name, quoted);
             }
             Some('?' | '#') => {
@@ -278,6 +278,9 @@ impl Scanner<'_> {
     fn braced(&mut self, quoted: bool) -> Result<(), Odd> {
         let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
         self.rest = rest;
+        if self.shell == Shell::Zsh && rest.starts_with('[') {
+            return Err("a subscript or modifier of zsh");
+        }
         let counted = inner.strip_prefix('#').filter(|name| is_name(name));
         if counted.is_some() {
             self.unknown(Trait { plain: true, inside: true, name: true, word: true }, true);
@@ -380,6 +383,12 @@ fn is_brace_list(rest: &str) -> bool {
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether behind `$` stands a parameter with a subscript or modifier of zsh, which are evaluated: `$?[x]`, `$1:h`, `$#name[x]`.
+fn is_subscripted(rest: &str) -> bool {
+    let behind = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_?#@$!*-".contains(c));
+    behind.len() < rest.len() && behind.starts_with(['[', ':'])
 }
 
 /// Whether a value stays one word without quotes, in any locale.

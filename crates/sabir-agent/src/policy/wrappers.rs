@@ -91,6 +91,9 @@ impl Judge<'_> {
             return Finding::ask("printf evaluates numbers in zsh");
         }
         let judged = match programs::row(name) {
+            Some(_) if matches!(rest, [only] if matches!(only.known(), Some("--version" | "--help"))) => {
+                Ok(format!("{name} only tells of itself"))
+            }
             Some(row) => row.allows(rest, ground).map(|()| format!("{name} only reads")),
             None => Err(format!("{name} is not known to only read")),
         };
@@ -244,7 +247,11 @@ impl Judge<'_> {
         let from_file = options.iter().any(|word| !word.head().starts_with("--") && word.head().contains('a'));
         let fed = if from_file { Feed::Unknown } else { fed };
         // Without `-0` a name is parted at its blanks.
-        let whole = options.iter().filter_map(Word::known).any(|text| text == "--null" || text.starts_with("-0"));
+        let ground = Ground { folder: &scope.folder, root: &self.facts.root };
+        let row = WRAPPERS.iter().find(|row| row.names == ["xargs"]);
+        let whole = row
+            .and_then(|row| row.seen(options, ground).ok())
+            .is_some_and(|seen| seen.has(&["-0", "--null"]) && !seen.has(&["-d=", "--delimiter="]));
         let (plain, inside) = (fed == Feed::Plain && whole, fed != Feed::Unknown);
         let put = Word::field("{}", "", plain, inside);
         let words: Vec<Word> = match mark {

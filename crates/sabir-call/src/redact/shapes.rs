@@ -442,9 +442,9 @@ fn in_address(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f && !b"/?#@<>\"'`\\()".contains(&byte)
 }
 
-/// What may stand in a private key, with numbers of lines, escapes and quotes of whatever shows it.
+/// What may stand in a private key, with numbers of lines, escapes, quotes and frames of whatever shows it.
 fn in_block(byte: u8) -> bool {
-    base64(byte) || byte.is_ascii_whitespace() || b"\\|\"',:-".contains(&byte)
+    base64(byte) || byte.is_ascii_whitespace() || b"\\|\"',:->#*;[\x1b".contains(&byte) || byte >= 0x80
 }
 
 impl Rest {

@@ -21,6 +21,7 @@ use super::{Expect, Version, Workspace, read_whole};
 use crate::bounds::{Barred, Hiding};
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
+use crate::sandbox::masks::{is_mask, is_mask_itself};
 
 /// One file and what is to become of it. A move is a change that writes and one that deletes; see [`Change::moved`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -259,10 +260,16 @@ fn split(path: &WorkPath) -> Result<(&Path, &OsStr), WorkspaceError> {
 /// The regular file of that name, if there is something.
 fn look_at(folder: &OwnedFd, name: &OsStr, path: &WorkPath) -> Result<Option<Stat>, WorkspaceError> {
     let found = stat(folder, name).map_err(|error| WorkspaceError::from_io("look at", path, error.into()))?;
+    if is_mask_itself(folder) {
+        return Err(WorkspaceError::Masked { path: path.to_string() });
+    }
     match found.map(|found| FileType::from_raw_mode(found.st_mode)) {
         None | Some(FileType::RegularFile) => Ok(found),
         // A link since a moment ago.
         Some(FileType::Symlink) => Err(WorkspaceError::Stale { path: path.to_string() }),
+        Some(FileType::Directory) if is_mask(folder.as_fd(), name) => {
+            Err(WorkspaceError::Masked { path: path.to_string() })
+        }
         Some(FileType::Directory) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "a folder" }),
         Some(_) => Err(WorkspaceError::NotAFile { path: path.to_string(), found: "something special" }),
     }

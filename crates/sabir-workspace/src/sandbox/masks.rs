@@ -12,14 +12,14 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, mkdir, statat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, flock, fstat, mkdir, statat};
 use rustix::process::umask;
 
 use super::Guarded;
@@ -212,6 +212,11 @@ pub(crate) fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     MASKED.iter().any(is_name)
         && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
+}
+
+/// Whether an open folder is a mask, whatever its name.
+pub(crate) fn is_mask_itself(folder: impl AsFd) -> bool {
+    fstat(folder).is_ok_and(|found| is_marked(found.st_mode, 0))
 }
 
 #[cfg(test)]

@@ -36,6 +36,43 @@ fn secrets_of_the_home_are_hidden() {
     }
 }
 
+/// PTH-031: what is hidden from the tools is out of the sight of commands, whatever they are and however they name it.
+#[test]
+fn hidden_files_are_hidden_from_commands() {
+    let (world, way) = (World::new(), WAYS[1]);
+    ["vault", "sub", "svc"].map(|folder| std::fs::create_dir(world.work.path().join(folder)).unwrap());
+    world.write(".sabirignore", "vault/\n*.key\n");
+    world.write("vault/k", "zebra 1\n");
+    world.write("sub/a.key", "zebra 2\n");
+    world.write("svc/private.txt", "zebra 3\n");
+    world.write("seen.txt", "seen\n");
+    let lines = [
+        "grep -r zebra .",
+        "cat sub/a.key",
+        "cat sub/*",
+        "python3 -c 'print(open(\"svc/priv\" + \"ate.txt\").read())'",
+        "mv vault v2; cat v2/k",
+        "cat seen.txt",
+    ];
+    let calls: Vec<_> = lines.iter().map(|line| ("execute_command", json!({"command": line}))).collect();
+    let done = || turn("", vec![("attempt_completion", json!({"result": "done"}))]);
+    let provider = world.plays(way, &[turn("", calls), done(), done()]);
+    let options = ["--approve", "all", "--deny", "path=**/private.txt", "--output", "events", "go"];
+    let output = world.run(&provider, way, &options);
+    let results: Vec<_> = events(&output).into_iter().filter(|event| event["kind"] == "result").collect();
+    let content = |at: usize| results[at]["content"].as_str().unwrap();
+    for (at, line) in lines.iter().enumerate() {
+        assert!(!content(at).contains("zebra "), "{line}: {}", content(at));
+    }
+    if !stderr(&output).contains("in the sandbox at level 2") && !content(5).contains("seen") {
+        assert!(content(5).contains("level"), "without level 2 nothing runs: {}", content(5));
+        eprintln!("skipped: this machine has no namespaces");
+        return;
+    }
+    assert!(content(5).contains("seen"), "{}", content(5));
+    assert_eq!(world.read("vault/k"), "zebra 1\n");
+}
+
 /// Runs one command in a task, and says what the model got, and what the user read.
 fn task(options: &[&str], arguments: Value) -> (World, String, String) {
     let (world, way) = (World::new(), WAYS[1]);

@@ -33,7 +33,11 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
             }
             way.reply(&writing(), 1).but(Trouble::CutAfter(offset))
         }));
-        let output = world.run(&provider, way, &["--approve", "all", "--config", &world.config(), "write it"]);
+        let output = world.run(
+            &provider,
+            way,
+            &["--sandbox", "off", "--approve", "all", "--config", &world.config(), "write it"],
+        );
         let (errors, written) = (stderr(&output), world.read("w.txt"));
         assert!(!errors.contains("panicked"), "{way:?} at {offset}: {errors}");
         if written == "a\nb" {
@@ -45,8 +49,11 @@ fn cut_at(way: Way, offsets: impl Iterator<Item = usize>) {
         assert_eq!(code(&output), 7, "{way:?} at {offset}: {errors}");
         let provider = world.provider(Script::new([way.reply(&writing(), 1), way.reply(&done(), 2)]));
         let id = world.only_task();
-        let resumed =
-            world.sabir_with(&provider).args(["resume", "--output", "text", "--approve", "all", &id]).output().unwrap();
+        let resumed = world
+            .sabir_with(&provider)
+            .args(["resume", "--sandbox", "off", "--output", "text", "--approve", "all", &id])
+            .output()
+            .unwrap();
         assert_eq!(code(&resumed), 0, "{way:?} at {offset}: {}", stderr(&resumed));
         assert_eq!(world.read("w.txt"), "a\nb");
     }
@@ -96,7 +103,8 @@ fn a_cut_stream_is_asked_again_and_runs_once() {
             }
         };
         let provider = world.provider(Script::by(move |count, _| replies(count)));
-        let output = world.run(&provider, way, &["--approve", "all", "--output", "events", "write it"]);
+        let output =
+            world.run(&provider, way, &["--sandbox", "off", "--approve", "all", "--output", "events", "write it"]);
         assert_eq!(code(&output), 0, "{way:?}: {}", stderr(&output));
         let kinds = |kind: &str| crate::world::events(&output).iter().filter(|event| event["kind"] == kind).count();
         assert_eq!((kinds("failed"), kinds("running"), provider.requests().len()), (1, 1, 3), "{way:?}");

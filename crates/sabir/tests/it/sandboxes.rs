@@ -40,7 +40,9 @@ fn secrets_of_the_home_are_hidden() {
 #[test]
 fn hidden_files_are_hidden_from_commands() {
     let (world, way) = (World::new(), WAYS[1]);
-    ["vault", "sub", "svc"].map(|folder| std::fs::create_dir(world.work.path().join(folder)).unwrap());
+    for folder in ["vault", "sub", "svc"] {
+        std::fs::create_dir(world.work.path().join(folder)).unwrap();
+    }
     world.write(".sabirignore", "vault/\n*.key\n");
     world.write("vault/k", "zebra 1\n");
     world.write("sub/a.key", "zebra 2\n");

@@ -5,8 +5,10 @@
 //! too. The names in a hidden folder can be listed, since listing `/` is to work. And below a folder that may be written nothing
 //! can be hidden or kept from writing: for that there is tier 2.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
@@ -103,18 +105,36 @@ fn allow(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Resu
 
 /// The largest files and folders below (and with) `top` that hold none of the hidden ones, which are canonical.
 pub(super) fn beside(top: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let inside: Vec<&PathBuf> = hidden.iter().filter(|path| path.starts_with(top)).collect();
-    if inside.is_empty() {
-        return vec![top.to_path_buf()];
+    let hidden: Vec<&Path> = hidden.iter().map(PathBuf::as_path).filter(|path| path.starts_with(top)).collect();
+    let mut shown = Vec::new();
+    collect(top.to_path_buf(), &hidden, &mut shown);
+    shown
+}
+
+/// Adds what is [`beside`] the hidden ones, all of which are `top` or below it.
+fn collect(top: PathBuf, hidden: &[&Path], shown: &mut Vec<PathBuf>) {
+    if hidden.is_empty() {
+        shown.push(top);
+        return;
     }
-    if inside.iter().any(|path| path.as_path() == top) {
-        return Vec::new();
+    if hidden.contains(&top.as_path()) {
+        return;
+    }
+    // By the name of the entry that leads to them, as each entry is looked up once.
+    let depth = top.components().count();
+    let mut ways: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
+    for path in hidden {
+        let name = path.components().nth(depth).map(Component::as_os_str).unwrap_or_default();
+        ways.entry(name).or_default().push(path);
     }
     // A folder that cannot be listed cannot be allowed in part either.
-    let entries = fs::read_dir(top).into_iter().flatten().flatten();
-    // Where a link leads is judged there.
-    let real = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
-    real.flat_map(|entry| beside(&entry.path(), hidden)).collect()
+    for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
+        // Where a link leads is judged there.
+        if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+            let inside = ways.get(entry.file_name().as_os_str()).map_or(&[][..], Vec::as_slice);
+            collect(entry.path(), inside, shown);
+        }
+    }
 }
 
 #[cfg(test)]

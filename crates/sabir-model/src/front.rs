@@ -6,7 +6,9 @@
 //!   native ones leak them there.
 
 use sabir_call::dialect::Selection;
-use sabir_call::{Cut, Event, Fault, Prompted, Request, Sink, ToolChoice, Usage};
+use sabir_call::{Cut, Event, Fault, Prompted, Protocol, Request, Sink, ToolChoice, Usage};
+
+use crate::http::Reads;
 
 /// The front of one attempt.
 pub(crate) enum Front<'a> {
@@ -26,9 +28,10 @@ pub(crate) struct Opening<'a> {
 
 impl<'a> Front<'a> {
     /// The front for a request, before it was rendered for its protocol.
-    pub(crate) fn new(request: &Request, out: &'a mut (dyn Sink + Send)) -> Self {
+    pub(crate) fn new(request: &Request, reads: Reads, out: &'a mut (dyn Sink + Send)) -> Self {
         let opening = Opening { out, open: false, usage: Usage::default(), faults: Vec::new() };
-        if request.tools.is_empty() || request.choice == ToolChoice::None {
+        let untouched = reads == Reads::Nothing && request.protocol == Protocol::Native;
+        if untouched || request.tools.is_empty() || request.choice == ToolChoice::None {
             Self::Plain(opening)
         } else {
             Self::Reading(Box::new(Prompted::new(Selection::AUTO, &request.tools, opening)))

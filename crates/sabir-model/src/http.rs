@@ -25,8 +25,10 @@ use crate::refusal::{Asked, is_stale};
 use crate::retry::{Patience, Retries, Retry};
 use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
 
+mod manner;
 mod taped;
 
+pub use manner::{Callers, Reads};
 use taped::Output;
 
 /// The most bytes of an error response that are read.
@@ -76,6 +78,8 @@ pub struct HttpModel {
     on_retry: Option<OnRetry>,
     transport: OnceLock<Arc<dyn Transport>>,
     patience: Patience,
+    callers: Callers,
+    reads: Reads,
 }
 
 /// Why an attempt failed.
@@ -108,6 +112,8 @@ impl HttpModel {
             on_retry: None,
             transport: OnceLock::new(),
             patience: Patience::default(),
+            callers: Callers::default(),
+            reads: Reads::default(),
         }
     }
 
@@ -132,6 +138,20 @@ impl HttpModel {
         self
     }
 
+    /// Says who asks. By default it is one task.
+    #[must_use]
+    pub fn callers(mut self, callers: Callers) -> Self {
+        self.callers = callers;
+        self
+    }
+
+    /// Says which text is read for calls. By default it is all.
+    #[must_use]
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = reads;
+        self
+    }
+
     /// Calls `tell` before each wait.
     #[must_use]
     pub fn on_retry(mut self, tell: impl Fn(&Retry<'_>) + Send + Sync + 'static) -> Self {
@@ -141,36 +161,38 @@ impl HttpModel {
 
     async fn ask(&self, request: &Request, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
         let asked = Asked { provider: &self.provider, model: &request.model };
+        let own = Patience::default();
+        let patience = if self.callers == Callers::Many { &own } else { &self.patience };
         let (url, headers) = (self.provider.url(&request.model), self.headers(asked)?);
-        let mut post = Post { url, headers, body: self.body(&self.fresh(request), asked)? };
+        let mut post = Post { url, headers, body: self.body(&fresh(request, patience), asked)? };
         let seed = post.body.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        if let Some((count, error)) = self.patience.broken().filter(|_| self.retries.limit > 0) {
-            self.pause(count, None, (error, seed)).await?;
+        if let Some((count, error)) = patience.broken().filter(|_| self.retries.limit > 0) {
+            self.pause(patience, (count, None), (error, seed)).await?;
         }
         let mut attempt = 1;
         loop {
             post.headers.extend(asked.signature(&post.body)?);
             let Failure { error, again } = match self.attempt(&post, request, asked, sink).await {
                 Ok(()) => {
-                    self.patience.calm();
+                    patience.calm();
                     return Ok(());
                 }
                 Err(failure) => failure,
             };
-            if is_stale(&error) && has_opaque(request) && self.patience.note_stale(request.messages.len()) {
-                post.body = self.body(&self.fresh(request), asked)?;
+            if is_stale(&error) && has_opaque(request) && patience.note_stale(request.messages.len()) {
+                post.body = self.body(&fresh(request, patience), asked)?;
                 continue;
             }
             let Some(wish) = again else {
                 if error.kind.is_transient() {
-                    self.patience.broke(&error);
+                    patience.broke(&error);
                 }
                 return Err(error);
             };
             if attempt > self.retries.limit {
                 return Err(error);
             }
-            self.pause(attempt, wish, (error, seed)).await?;
+            self.pause(patience, (attempt, wish), (error, seed)).await?;
             attempt += 1;
         }
     }
@@ -178,35 +200,17 @@ impl HttpModel {
     /// Waits before an attempt, if the budget allows one.
     async fn pause(
         &self,
-        attempt: u32,
-        wish: Option<Duration>,
+        patience: &Patience,
+        (attempt, wish): (u32, Option<Duration>),
         (error, seed): (ModelError, u64),
     ) -> Result<(), ModelError> {
-        let error = self.patience.spend(self.retries.budget, error)?;
+        let error = patience.spend(self.retries.budget, error)?;
         let wait = self.retries.wait(attempt, wish, seed);
         if let Some(tell) = &self.on_retry {
             tell(&Retry { attempt, attempts: self.retries.limit.saturating_add(1), wait, error: &error });
         }
         self.transport().wait(wait).await;
         Ok(())
-    }
-
-    /// The request without state that the provider does not take back.
-    fn fresh<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
-        let stale = self.patience.stale();
-        if stale == 0 {
-            return Cow::Borrowed(request);
-        }
-        let mut fresh = request.clone();
-        for message in fresh.messages.iter_mut().take(stale) {
-            message.parts.retain(|part| !matches!(part, Part::Opaque(_)));
-            for part in &mut message.parts {
-                if let Part::Thought { opaque, .. } = part {
-                    *opaque = None;
-                }
-            }
-        }
-        Cow::Owned(fresh)
     }
 
     fn transport(&self) -> &dyn Transport {
@@ -287,7 +291,7 @@ impl HttpModel {
             return Err(last(asked.foreign(&content_type, &String::from_utf8_lossy(&opening))));
         }
         let mut reading =
-            Reading { front: Front::new(request, sink), decoder: Decoder::new(self.provider.wire), said: 0 };
+            Reading { front: Front::new(request, self.reads, sink), decoder: Decoder::new(self.provider.wire), said: 0 };
         let broken = self.read(response.body, deadline, &mut reading).await.err();
         let Reading { mut front, decoder, .. } = reading;
         let how = if broken.is_some() { Close::Broken } else { Close::Clean };
@@ -347,6 +351,8 @@ impl HttpModel {
             bytes = bytes.saturating_add(chunk.len());
             let now = transport.now();
             begun = true;
+            // Whoever takes the events may do so before the next piece is read, and be slow.
+            tokio::task::yield_now().await;
             if reading.decoder.events() > events {
                 progress = now + self.deadlines.progress;
             }
@@ -429,6 +435,24 @@ fn endless(said: usize, bytes: usize) -> Result<(), Loss> {
     }
     let words = format!("sent {} MiB without ending its answer, and was not listened to any longer", bytes >> 20);
     Err(Loss::new(LossKind::Broken, words))
+}
+
+/// The request without state that the provider does not take back.
+fn fresh<'a>(request: &'a Request, patience: &Patience) -> Cow<'a, Request> {
+    let stale = patience.stale();
+    if stale == 0 {
+        return Cow::Borrowed(request);
+    }
+    let mut fresh = request.clone();
+    for message in fresh.messages.iter_mut().take(stale) {
+        message.parts.retain(|part| !matches!(part, Part::Opaque(_)));
+        for part in &mut message.parts {
+            if let Part::Thought { opaque, .. } = part {
+                *opaque = None;
+            }
+        }
+    }
+    Cow::Owned(fresh)
 }
 
 fn has_opaque(request: &Request) -> bool {

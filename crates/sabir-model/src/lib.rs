@@ -49,7 +49,7 @@ mod transport;
 pub use cassette::{CASSETTE_VERSION, Cassette, CassetteError};
 pub use catalogue::{Catalogue, Entry};
 pub use examine::{Examination, Finding, Verdict, examine};
-pub use http::{Deadlines, HttpModel};
+pub use http::{Callers, Deadlines, HttpModel, Reads};
 pub use local::{Place, Served, Server, probe};
 pub use protocol::{Why, resolve};
 pub use provider::{KNOWN, Known, Provider, is_loopback, plain_address};

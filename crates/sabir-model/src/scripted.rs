@@ -7,6 +7,7 @@ use sabir_call::{Answer, Cut, Draft, Event, Model, ModelError, ModelErrorKind, R
 use sabir_wire::{pieces, play};
 
 use crate::front::Front;
+use crate::http::Reads;
 
 /// One answer of a script.
 #[derive(Debug, Clone)]
@@ -80,7 +81,7 @@ impl Model for ScriptedModel {
     fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
         Box::pin(async move {
             let reply = self.reply(request)?;
-            let mut front = Front::new(request, sink);
+            let mut front = Front::new(request, Reads::Text, sink);
             match reply {
                 Reply::Text(text) => self.say(text, &mut front).await,
                 Reply::Events(draft) => play(draft, self.size, &mut front),

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use sabir_agent::policy::RuleKind;
 
 use super::Whole;
 
@@ -34,17 +33,6 @@ pub(crate) struct RuleFlags {
     /// Deny it, whatever else is said.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
-}
-
-impl RuleFlags {
-    /// The patterns of a kind.
-    pub(crate) fn of(&self, kind: RuleKind) -> &[String] {
-        match kind {
-            RuleKind::Allow => &self.allow,
-            RuleKind::Ask => &self.ask,
-            RuleKind::Deny => &self.deny,
-        }
-    }
 }
 
 /// Rules and where others are.

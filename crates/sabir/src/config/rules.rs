@@ -10,9 +10,6 @@ use super::meaning;
 use crate::cli::RuleFlags;
 use crate::exit::Failure;
 
-/// The kinds of rules, by their keys and flags.
-const KINDS: [(RuleKind, &str); 3] = [(RuleKind::Allow, "allow"), (RuleKind::Ask, "ask"), (RuleKind::Deny, "deny")];
-
 /// The keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -56,8 +53,8 @@ impl RuleKeys {
     /// Reads every rule of the file, for whichever folder it will hold.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let mut rules = Rules::default();
-        for (kind, name) in KINDS {
-            for (at, pattern) in self.of(kind).iter().enumerate() {
+        for (kind, name, patterns) in self.patterns() {
+            for (at, pattern) in patterns.iter().enumerate() {
                 add(&mut rules, kind, pattern, Path::new("/"))
                     .map_err(|why| Wrong::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
             }
@@ -73,8 +70,8 @@ impl RuleKeys {
     /// something might be allowed.
     pub(crate) fn rules(&self, flags: &RuleFlags, root: &Path) -> Result<Rules, Failure> {
         let mut rules = Rules::default();
-        for (kind, name) in KINDS {
-            for pattern in self.of(kind).iter().chain(flags.of(kind)) {
+        for ((kind, name, kept), given) in self.patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny]) {
+            for pattern in kept.iter().chain(given) {
                 add(&mut rules, kind, pattern, root).map_err(|why| Failure::usage(format!("{name}: {why}")))?;
             }
         }
@@ -84,12 +81,13 @@ impl RuleKeys {
         Ok(rules)
     }
 
-    fn of(&self, kind: RuleKind) -> &[String] {
-        match kind {
-            RuleKind::Allow => &self.allow,
-            RuleKind::Ask => &self.ask,
-            RuleKind::Deny => &self.deny,
-        }
+    /// The patterns, with their key.
+    fn patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
+        [
+            (RuleKind::Allow, "allow", &self.allow),
+            (RuleKind::Ask, "ask", &self.ask),
+            (RuleKind::Deny, "deny", &self.deny),
+        ]
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::bounds::Bounds;
 use crate::error::WorkspaceError;
 use crate::path::WorkPath;
+use crate::sandbox::masks;
 use crate::trust::Trust;
 
 mod attributes;
@@ -180,6 +182,7 @@ impl Workspace {
         if self.bounds.hides() {
             return self.reach(path, "look at").map(|reached| reached.info());
         }
+        self.unmasked(path)?;
         let found = self.dir.metadata(path.at()).map_err(|error| WorkspaceError::from_io("look at", path, error))?;
         let kind = match found.file_type() {
             kind if kind.is_file() => EntryKind::File,
@@ -201,6 +204,12 @@ impl Workspace {
         self.bounds = bounds;
     }
 
+    /// What stands in place of a missing name as long as a command runs in a sandbox is not there.
+    pub(crate) fn unmasked(&self, path: &WorkPath) -> Result<(), WorkspaceError> {
+        let masked = masks::stands_at(self.dir.as_fd(), path.as_path());
+        if masked { Err(WorkspaceError::Missing { path: path.to_string() }) } else { Ok(()) }
+    }
+
     /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
     /// its own; after, because it may have been replaced in between.
     pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
@@ -212,6 +221,7 @@ impl Workspace {
             None => Ok(()),
             Some(found) => Err(WorkspaceError::NotAFile { path: path.to_string(), found }),
         };
+        self.unmasked(path)?;
         regular(self.dir.metadata(path.at()).map_err(fail)?.file_type())?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());

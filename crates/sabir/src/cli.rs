@@ -1,14 +1,17 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
 pub(crate) use limits::{
     ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
     TrustArguments,
 };
+
+use crate::exit::Failure;
 
 mod files;
 mod limits;
@@ -385,6 +388,21 @@ pub(crate) struct EncodeArguments {
 }
 
 impl Cli {
+    /// Reads the command line; for help, and for what cannot be read, the program ends here.
+    pub(crate) fn read(arguments: &[OsString]) -> Result<Self, Failure> {
+        let cli = Self::parse_from(arguments);
+        let behind = arguments.iter().position(|argument| argument == "--").map(|at| arguments.len() - at - 1);
+        match cli.words.first().filter(|_| behind != Some(cli.words.len())) {
+            // Only options in front keep it from being the command: what they were meant for is not to be guessed.
+            Some(word) if Self::command().find_subcommand(word).is_some() => Err(Failure::usage(format!(
+                "`{word}` is a command, and options stand behind it: `sabir {word} … OPTIONS`. If it is the first word of what to do, \
+                 write `--` in front of the words: `sabir OPTIONS -- {}`",
+                cli.words.join(" ")
+            ))),
+            _ => Ok(cli),
+        }
+    }
+
     /// The configuration file that the command names.
     pub(crate) fn config(&self) -> Option<&Path> {
         let task = match &self.command {

@@ -41,13 +41,12 @@
 //!
 //! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
+use sabir_agent::Mode;
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
@@ -57,11 +56,12 @@ use serde::de::DeserializeOwned;
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
-use crate::repairs;
+use crate::{modes, repairs};
 
-pub(crate) use rules::{ModeTable, RuleKeys};
+pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
 
-mod keys;
+pub(crate) mod keys;
+mod meaning;
 mod rules;
 
 /// The file.
@@ -82,6 +82,9 @@ pub(crate) struct Config {
     /// What may be done.
     #[serde(skip)]
     pub(crate) rules: RuleKeys,
+    /// Modes of the user's own.
+    #[serde(skip)]
+    pub(crate) modes: Vec<Mode>,
     /// What the user adds to what is built in.
     #[serde(skip)]
     own: OwnKeys,
@@ -126,6 +129,13 @@ pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(usual)
 }
 
+/// Why the glob of a path in the workspace cannot mean what it says.
+pub(crate) fn glob_fault(glob: &str) -> Option<String> {
+    let home =
+        glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
+    home.or_else(|| meaning::of_path(glob))
+}
+
 /// Reads a text file that the user named.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
@@ -139,11 +149,7 @@ impl Config {
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }
-        let mut file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
-        let mode = file.metadata().map_err(|error| unreadable(&path, &error))?.permissions().mode();
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
-        let text = text_of(&path, bytes)?;
+        let (text, mode) = whole(&path)?;
         let mut config = Self::read(&path, &text)?;
         if config.own.providers.hold_key() && mode & 0o077 != 0 {
             let shown = path.display();
@@ -160,6 +166,12 @@ impl Config {
         if let Some(level) = &config.sandbox {
             level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
         }
+        let at = |Wrong { keys, why }: Wrong| {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            Failure::usage(format!("{}: {why}", keys::place((&path, &text), &keys)))
+        };
+        config.rules.check().map_err(at)?;
+        config.modes = modes::own(&config.rules).map_err(at)?;
         // Said of the file, by whatever command reads it first.
         repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.message)))?;
         dialects::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
@@ -295,6 +307,20 @@ impl Chosen {
     pub(crate) fn provider(&self) -> &str {
         &self.reached.provider.name
     }
+}
+
+/// The text of the file, and its mode. It is read more than once in the life of a command, and nothing may be waited for.
+fn whole(path: &Path) -> Result<(String, u32), Failure> {
+    let fail = |error| unreadable(path, &error);
+    let found = std::fs::metadata(path).map_err(fail)?;
+    if !found.is_file() && path != Path::new("/dev/null") {
+        let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
+        return Err(Failure::usage(format!(
+            "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
+        )));
+    }
+    let text = text_of(path, std::fs::read(path).map_err(fail)?)?;
+    Ok((text, found.permissions().mode()))
 }
 
 /// The names of edit tools in the file.

@@ -11,10 +11,10 @@ use sabir_call::dialect::{Dialect, DialectTable, define, dialect, dialects as al
 use sabir_call::nearest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use crate::cli::Output;
-use crate::config::{self, Config};
+use crate::config::{self, Config, keys};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -87,7 +87,7 @@ fn load_file(path: &Path) -> Result<(), Failure> {
 pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Failure> {
     for (name, mut table) in tables {
         if !table.name.is_empty() && table.name != name {
-            let place = place(file, &["dialects", &name, "name"]);
+            let place = keys::place(file, &["dialects", &name, "name"]);
             return Err(Failure::usage(format!(
                 "{place}: `name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
             )));
@@ -103,26 +103,8 @@ fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) ->
     define(table).map(drop).map_err(|error| {
         let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
         path.extend(error.key().into_iter().flat_map(|key| key.split('.')));
-        Failure::usage(format!("{}: {error}; `sabir help dialects` shows the keys", place(file, &path)))
+        Failure::usage(format!("{}: {error}; `sabir help dialects` shows the keys", keys::place(file, &path)))
     })
-}
-
-/// The file, and the line of the deepest key on that way that it holds.
-fn place((path, text): (&Path, &str), keys: &[&str]) -> String {
-    let parsed = DeTable::parse(text);
-    let mut table = parsed.as_ref().ok().map(|table| table.get_ref());
-    let mut at = None;
-    for key in keys {
-        let found = table.and_then(|table| table.iter().find(|(known, _)| *known.get_ref() == *key));
-        let Some((known, value)) = found else { break };
-        at = Some(known.span().start);
-        table = match value.get_ref() {
-            DeValue::Table(inner) => Some(inner),
-            _ => None,
-        };
-    }
-    let line = text.get(..at.unwrap_or_default()).map_or(1, |before| before.matches('\n').count() + 1);
-    format!("{}, line {line}", path.display())
 }
 
 /// `sabir dialects`, and `sabir help dialect`.

@@ -46,8 +46,6 @@ mod wire;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use cli::{Cli, Command, PolicyCommand, WireCommand};
 use exit::{Exit, Failure};
 
@@ -74,7 +72,7 @@ fn main() -> ExitCode {
 
 fn dispatch() -> Result<Exit, Failure> {
     let (mut files, arguments) = dialects::in_front(std::env::args_os());
-    let cli = Cli::parse_from(arguments);
+    let cli = Cli::read(&arguments)?;
     files.extend(cli.dialects.iter().cloned());
     match &cli.command {
         // What is wrong with the configuration is what it tells.

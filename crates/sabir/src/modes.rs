@@ -8,7 +8,7 @@ use sabir_workspace::Bounds;
 use serde_json::json;
 
 use crate::cli::{ModesArguments, Whole};
-use crate::config::{Config, ModeTable};
+use crate::config::{self, Config, ModeTable, RuleKeys, Wrong};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
@@ -18,7 +18,7 @@ const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 /// `sabir modes`.
 pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
     let config = Config::load(arguments.config.as_deref())?;
-    let all = all(&config)?;
+    let all = all(&config);
     let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
     match arguments.output {
         Whole::Json => {
@@ -46,38 +46,62 @@ pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
 /// The mode of that name.
 pub(crate) fn find(name: &str, config: &Config) -> Result<Mode, Failure> {
     let usual = Mode::usual_name(name);
-    let all = all(config)?;
-    let near = nearest(name, all.iter().map(|mode| mode.name.as_str())).map(str::to_owned);
-    all.into_iter().find(|mode| mode.name == name || mode.name == usual).ok_or_else(|| {
-        let hint = near.map_or_else(|| "`sabir modes` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
-        Failure::usage(format!("there is no mode `{name}`: {hint}"))
-    })
+    let all = all(config);
+    let found = all.iter().find(|mode| mode.name == name || mode.name == usual);
+    found.cloned().ok_or_else(|| Failure::usage(unknown(name, all.iter())))
 }
 
-fn all(config: &Config) -> Result<Vec<Mode>, Failure> {
-    let mut all = Mode::built_in();
-    let built_in = |name: &str| all.iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name;
-    let own = config.rules.modes.iter().map(|(name, table)| {
-        if built_in(name) || name.trim().is_empty() {
-            return Err(Failure::usage(format!("[modes.{name}]: this name has a meaning already; choose another")));
+fn all(config: &Config) -> Vec<Mode> {
+    Mode::built_in().into_iter().chain(config.modes.iter().cloned()).collect()
+}
+
+/// The modes of a configuration; that of tasks that name none must be one of them, or built in.
+pub(crate) fn own(keys: &RuleKeys) -> Result<Vec<Mode>, Wrong> {
+    let built_in = Mode::built_in();
+    let is_built_in = |name: &str| built_in.iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name;
+    let own = keys.modes.iter().map(|(name, table)| {
+        if is_built_in(name) || name.trim().is_empty() {
+            let why = format!("[modes.{name}]: this name has a meaning already; choose another");
+            return Err(Wrong::new(&["modes", name], why));
         }
-        own(name, table)
+        mode(name, table)
     });
     let own: Vec<_> = own.collect::<Result<_, _>>()?;
-    all.extend(own);
-    Ok(all)
+    match &keys.mode {
+        Some(name) if !is_built_in(name) && !own.iter().any(|mode| mode.name == *name) => {
+            Err(Wrong::new(&["mode"], unknown(name, built_in.iter().chain(&own))))
+        }
+        _ => Ok(own),
+    }
 }
 
-fn own(name: &str, table: &ModeTable) -> Result<Mode, Failure> {
-    let group = |word: &String| {
-        Group::named(word).ok_or_else(|| {
-            let names = Group::ALL.map(Group::name).join(", ");
-            Failure::usage(format!("[modes.{name}]: `{word}` is none of {names}"))
-        })
+/// Says that there is no mode of that name, and which of these may be meant.
+fn unknown<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
+    let hint = match nearest(name, all.map(|mode| mode.name.as_str())) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`sabir modes` lists them".to_owned(),
     };
-    let groups: Vec<_> = table.tools.iter().map(group).collect::<Result<_, _>>()?;
+    format!("there is no mode `{name}`: {hint}")
+}
+
+fn mode(name: &str, table: &ModeTable) -> Result<Mode, Wrong> {
+    let wrong =
+        |keys: &[&str], why: String| Wrong::new(&[&["modes", name], keys].concat(), format!("[modes.{name}]: {why}"));
+    let mut groups = Vec::new();
+    for (at, word) in table.tools.iter().enumerate() {
+        groups.push(Group::named(word).ok_or_else(|| {
+            let names = Group::ALL.map(Group::name).join(", ");
+            wrong(&["tools", &at.to_string()], format!("`{word}` is none of {names}"))
+        })?);
+    }
     if groups.is_empty() {
-        return Err(Failure::usage(format!("[modes.{name}] has no `tools`: name what may be done in it")));
+        return Err(wrong(&["tools"], "it has no `tools`: name what may be done in it".to_owned()));
+    }
+    for (at, glob) in table.write.iter().enumerate() {
+        let fault = Bounds::new().write_only([glob.clone()]).err().map(|error| error.to_string());
+        if let Some(why) = config::glob_fault(glob).or(fault) {
+            return Err(wrong(&["write", &at.to_string()], why));
+        }
     }
     let ModeTable { about, instructions, write, .. } = table.clone();
     Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
@@ -108,7 +132,7 @@ pub(crate) fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, Failur
             format!("ignore_files: `{name}` is no name of a file: write one without a folder, such as .sabirignore");
         return Err(Failure::usage(wrong));
     }
-    let hidden = rules.denied_paths().filter(|glob| !glob.starts_with('~')).map(str::to_owned);
+    let hidden = rules.denied_paths().filter(|glob| *glob != "~" && !glob.starts_with("~/")).map(str::to_owned);
     let wrong = |error: sabir_workspace::BoundsError| Failure::usage(error.to_string());
     let bounds = Bounds::new().ignore_files(names).hide(hidden).map_err(wrong)?;
     match rules.mode() {

@@ -173,6 +173,14 @@ fn what_a_job_needs_in_the_folder_is_not_seen() {
         let (listed, _) = place.run("list_files", json!({"path": ".", "recursive": true}));
         assert!(!listed.content.contains(".vscode") && listed.content.contains("a.txt"), "{}", listed.content);
         assert_eq!(git(&place, &["status", "--short"]), ("?? a.txt\n".to_owned(), String::new()));
+        for (tool, arguments) in [
+            ("read_file", json!({"path": "AGENTS.md"})),
+            ("read_file", json!({"path": ".vscode/tasks.json"})),
+            ("list_files", json!({"path": ".vscode"})),
+        ] {
+            let (told, _) = place.run(tool, arguments.clone());
+            assert!(told.content.contains("does not exist"), "level {level}, {tool} {arguments}: {}", told.content);
+        }
         place.run("stop_command", json!({"job": 1}));
         let names = std::fs::read_dir(place.root.path()).unwrap().count();
         assert_eq!(names, 2, "level {level}");

@@ -17,6 +17,7 @@ use super::{By, Hiding};
 use crate::error::WorkspaceError;
 use crate::files::{EntryKind, FileInfo, Workspace};
 use crate::path::WorkPath;
+use crate::sandbox::masks::is_mask;
 
 /// How often a path is walked again on which links come and go.
 const MAX_TRIES: usize = 16;
@@ -96,6 +97,7 @@ impl Workspace {
     /// The place from which a listing or search starts, and the ignore files that hold for it.
     pub(crate) fn start_at(&self, path: &WorkPath) -> Result<(WorkPath, Option<Arc<Hiding>>), WorkspaceError> {
         if !self.bounds().hides() {
+            self.unmasked(path)?;
             return Ok((self.resolve(path)?, None));
         }
         self.reach(path, "list").map(|reached| (reached.path, reached.hiding))
@@ -127,7 +129,7 @@ impl Workspace {
         let parent = path.as_path().parent().unwrap_or(Path::new(""));
         let (folder, hiding) = self.descend(path.as_path(), parent, |_, _| Err(Errno::NOENT))?;
         let found = match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => {
+            found if matches!(found, Err(Errno::NOENT)) || is_mask(folder.as_fd(), &name) => {
                 self.judge(hiding.as_deref(), path.as_path(), false)?;
                 return Err(Errno::NOENT.into());
             }

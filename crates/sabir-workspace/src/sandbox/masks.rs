@@ -214,6 +214,13 @@ pub(crate) fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
             .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
 }
 
+/// Whether a mask stands at this path, as seen from the top of a workspace: then nothing of the user's does.
+pub(crate) fn stands_at(top: BorrowedFd<'_>, path: &Path) -> bool {
+    MASKED.iter().any(|(name, _)| Path::new(name).starts_with(path))
+        && statat(top, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| is_marked(found.st_mode, found.st_size.cast_unsigned()))
+}
+
 /// Whether an open folder is a mask, whatever its name.
 pub(crate) fn is_mask_itself(folder: impl AsFd) -> bool {
     fstat(folder).is_ok_and(|found| is_marked(found.st_mode, 0))

@@ -49,11 +49,16 @@ const WORDS: [(&str, Wall); 16] = [
     ("dns error", Wall::Network),
 ];
 
+/// Words of an error, in lower case, that speaks of the sandbox only where a guarded path is named: it cannot be moved or removed.
+const BUSY: [&str; 2] = ["resource busy", "ebusy"];
+
 /// The note for a failed command, if its output holds an error that the sandbox may have caused.
 pub(super) fn note(order: &Order, tier: Tier, output: &str) -> Option<Note> {
     let (line, wall) = output.lines().rev().find_map(|line| {
         let lower = line.to_lowercase();
-        WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| (line.trim(), wall))
+        let wall = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|&(_, wall)| wall);
+        let busy = || is_busy(line) && guarded(order, tier, line).is_some();
+        wall.or_else(|| busy().then_some(Wall::Files)).map(|wall| (line.trim(), wall))
     })?;
     let wall = if wall == Wall::Files && speaks_of_network(line) { Wall::Network } else { wall };
     if (wall, order.network) == (Wall::Network, Network::Allowed) {
@@ -83,35 +88,55 @@ fn speaks_of_network(line: &str) -> bool {
     ["socket", "connect", "://", "bind", "listen"].iter().any(|word| lower.contains(word))
 }
 
+fn is_busy(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    BUSY.iter().any(|word| lower.contains(word))
+}
+
 /// The rule for the path that the line names.
 fn rule(order: &Order, tier: Tier, line: &str) -> String {
     let none =
         "files outside of these folders cannot be changed, and new privileges, devices, mounts and traces are denied";
-    let Some(path) = path(line) else { return none.to_owned() };
-    let inside = match (path.is_absolute(), order.write.first()) {
-        (true, Some(workspace)) => path.strip_prefix(workspace).ok(),
-        (false, Some(_)) => Some(path),
-        (_, None) => None,
+    let Some(path) = (if is_busy(line) { guarded(order, tier, line) } else { path(line) }) else {
+        return none.to_owned();
     };
     let shown = path.display();
-    if let Some(reason) = inside.and_then(protect::reason).filter(|_| tier == Tier::Two) {
+    if let Some(reason) = protected(order, tier, path) {
         return format!("`{shown}` is {reason}, which commands may not change");
     }
     if order.hide.iter().any(|hidden| path.starts_with(hidden)) {
         return format!("`{shown}` is hidden, because secrets may be there");
     }
-    match inside {
+    match inside(order, path) {
         Some(_) => none.to_owned(),
         None => format!("`{shown}` is outside of what it may change"),
     }
 }
 
+/// The path as seen from the workspace, if it lies there and may be written at all.
+fn inside<'a>(order: &Order, path: &'a Path) -> Option<&'a Path> {
+    let workspace = order.write.first()?;
+    if path.is_absolute() { path.strip_prefix(workspace).ok() } else { Some(path) }
+}
+
+/// What a path is that commands cannot change in this tier, though it is in the workspace.
+fn protected(order: &Order, tier: Tier, path: &Path) -> Option<&'static str> {
+    inside(order, path).and_then(protect::reason).filter(|_| tier == Tier::Two)
+}
+
+/// The last word of the line that is such a path.
+fn guarded<'a>(order: &Order, tier: Tier, line: &'a str) -> Option<&'a Path> {
+    words(line).map(Path::new).rfind(|path| protected(order, tier, path).is_some())
+}
+
 /// The last word of the line that looks like a path.
 fn path(line: &str) -> Option<&Path> {
-    let mut words =
-        line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ','));
     let is_path = |word: &&str| word.contains('/') && word.len() > 1 || word.starts_with('.') && word.len() > 2;
-    words.rfind(is_path).map(Path::new)
+    words(line).rfind(is_path).map(Path::new)
+}
+
+fn words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+    line.split(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ':' | '‘' | '’' | '(' | ')' | ','))
 }
 
 #[cfg(test)]
@@ -158,6 +183,15 @@ mod tests {
         check("cat: /h/.ssh/id: Permission denied", Some("`/h/.ssh/id` is hidden"));
         check("curl: (6) Could not resolve host: x.example", Some("it has no network"));
         check("PermissionError: [Errno 1] Operation not permitted: socket", Some("it has no network"));
+        check(
+            "error: could not write config file .git/config: Device or resource busy",
+            Some("`.git/config` is git's own files, which commands may not change"),
+        );
+        check("mv: cannot move 'AGENTS.md' to 'x': Device or resource busy", Some("`AGENTS.md` is a coding agent's"));
+        check("mv: cannot move '/w/.git' to '/w/away': Device or resource busy", Some("`/w/.git` is git's own"));
+        check("OSError: [Errno 16] EBUSY: '.vscode'", Some("an editor's configuration"));
+        check("umount: /mnt: device or resource busy", None);
+        check("rm: cannot remove 'x': Device or resource busy", None);
         check("mount: permission denied", Some("new privileges, devices, mounts and traces are denied"));
         check("first\nEACCES /etc/y\nlast", Some("`EACCES /etc/y`"));
         check("error[E0308]: mismatched types", None);

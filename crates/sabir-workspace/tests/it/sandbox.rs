@@ -57,7 +57,8 @@ impl fmt::Display for Told {
 
 impl Scene {
     fn new(who: Who) -> Self {
-        let base = TempDir::new().unwrap();
+        // A name in which an attempt's marks stand: it is not to be changed with them.
+        let base = tempfile::Builder::new().prefix("OUT-WS-HOME-").tempdir().unwrap();
         let helper = base.path().join("helper");
         fs::hard_link(PROBE, &helper).or_else(|_| fs::copy(PROBE, &helper).map(drop)).unwrap();
         let scene = Self { who, base, helper };

@@ -4,10 +4,12 @@
 //! with the names of all their fields.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::de::value::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The names of the fields of a group.
 pub(super) fn of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
@@ -21,6 +23,32 @@ pub(super) fn unknown(text: &str, known: &[&str]) -> Option<(usize, String)> {
     let keys: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).ok()?;
     let strange = keys.into_keys().filter(|key| !known.contains(&key.get_ref().as_str()));
     strange.map(|key| (key.span().start, key.into_inner())).min()
+}
+
+/// The file, and the line of the deepest key on that way that it holds. An item of an array goes by its number, from 0.
+pub(crate) fn place((path, text): (&Path, &str), keys: &[&str]) -> String {
+    let mut at = 0;
+    if let Ok(table) = DeTable::parse(text) {
+        let root = DeValue::Table(table.into_inner());
+        let mut value = &root;
+        for key in keys {
+            let found = match value {
+                DeValue::Table(table) => {
+                    let entry = table.iter().find(|(known, _)| *known.get_ref() == *key);
+                    entry.map(|(known, value)| (known.span().start, value.get_ref()))
+                }
+                DeValue::Array(items) => {
+                    let item = key.parse().ok().and_then(|at: usize| items.get(at));
+                    item.map(|item| (item.span().start, item.get_ref()))
+                }
+                _ => None,
+            };
+            let Some(found) = found else { break };
+            (at, value) = found;
+        }
+    }
+    let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
+    format!("{}, line {line}", path.display())
 }
 
 /// Is asked for a struct, and notes the names of its fields.

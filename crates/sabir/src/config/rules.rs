@@ -6,6 +6,7 @@ use std::path::Path;
 use sabir_agent::policy::{RuleKind, Rules};
 use serde::Deserialize;
 
+use super::meaning;
 use crate::cli::RuleFlags;
 use crate::exit::Failure;
 
@@ -35,28 +36,70 @@ pub(crate) struct ModeTable {
     pub(crate) write: Vec<String>,
 }
 
+/// What is wrong in the file: where, as the keys that lead there, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) keys: Vec<String>,
+    pub(crate) why: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(keys: &[&str], why: impl Into<String>) -> Self {
+        Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
+    }
+}
+
 impl RuleKeys {
+    /// Reads every rule of the file, for whichever folder it will hold.
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let mut rules = Rules::default();
+        for (kind, name, patterns) in self.patterns() {
+            for (at, pattern) in patterns.iter().enumerate() {
+                add(&mut rules, kind, pattern, Path::new("/"))
+                    .map_err(|why| Wrong::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
+            }
+        }
+        for (at, rule) in self.approve.iter().enumerate() {
+            approve(&mut rules, rule)
+                .map_err(|why| Wrong::new(&["approve", &at.to_string()], format!("approve: {why}")))?;
+        }
+        Ok(())
+    }
+
     /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
     /// something might be allowed.
     pub(crate) fn rules(&self, flags: &RuleFlags, root: &Path) -> Result<Rules, Failure> {
         let mut rules = Rules::default();
-        let patterns = [
-            (RuleKind::Allow, "allow", &self.allow, &flags.allow),
-            (RuleKind::Ask, "ask", &self.ask, &flags.ask),
-            (RuleKind::Deny, "deny", &self.deny, &flags.deny),
-        ];
-        for (kind, name, kept, given) in patterns {
+        for ((kind, name, kept), given) in self.patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny]) {
             for pattern in kept.iter().chain(given) {
-                for form in forms(pattern, root, etcetera::home_dir().ok().as_deref()) {
-                    rules.add(kind, &form).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-                }
+                add(&mut rules, kind, pattern, root).map_err(|why| Failure::usage(format!("{name}: {why}")))?;
             }
         }
         for rule in self.approve.iter().chain(&flags.approve) {
-            rules.approve(rule).map_err(|error| Failure::usage(format!("approve: {error}")))?;
+            approve(&mut rules, rule).map_err(|why| Failure::usage(format!("approve: {why}")))?;
         }
         Ok(rules)
     }
+
+    /// The patterns, with their key.
+    fn patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
+        [
+            (RuleKind::Allow, "allow", &self.allow),
+            (RuleKind::Ask, "ask", &self.ask),
+            (RuleKind::Deny, "deny", &self.deny),
+        ]
+    }
+}
+
+fn add(rules: &mut Rules, kind: RuleKind, pattern: &str, root: &Path) -> Result<(), String> {
+    meaning::of_rule(pattern).map_or(Ok(()), Err)?;
+    let forms = forms(pattern, root, etcetera::home_dir().ok().as_deref());
+    forms.iter().try_for_each(|form| rules.add(kind, form)).map_err(|error| error.to_string())
+}
+
+fn approve(rules: &mut Rules, rule: &str) -> Result<(), String> {
+    meaning::of_rule(rule).map_or(Ok(()), Err)?;
+    rules.approve(rule).map_err(|error| error.to_string())
 }
 
 /// The ways to write a path rule: as it is, from the home folder as an absolute path, and seen from the workspace if it lies in there.
@@ -95,6 +138,5 @@ mod tests {
         check("path=~/w/a/", &["path=~/w/a/", "path=/home/u/w/a/", "path=./a"]);
         check("path=/home/u/w", &["path=/home/u/w", "path=./"]);
         check("path=/etc/", &["path=/etc/"]);
-        check("path=~user/x", &["path=~user/x"]);
     }
 }

@@ -317,16 +317,14 @@ fn the_first_line_is_the_task_and_the_others_are_words() {
 #[test]
 fn no_answer_in_time_is_a_no() {
     let world = World::new();
-    let folder = world.home.path().join(".config/sabir");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), "ask_timeout = \"1s\"\n").unwrap();
+    world.configure("ask_timeout = \"1s\"\n");
     let provider = world.plays(NATIVE, &[write("one"), done()]);
     let mut seat = Seat::at(&world, &provider, "");
     seat.wait_for("no answer in time: not allowed");
     assert_eq!(seat.accept(), Some(0));
     assert!(!world.work.path().join("one").exists());
     assert!(told(&provider).to_string().contains("nobody answered within 1 seconds"));
-    std::fs::write(folder.join("config.toml"), "ask_timeout = \"soon\"\n").unwrap();
+    world.configure("ask_timeout = \"soon\"\n");
     let output = world.run(&provider, NATIVE, &["x"]);
     assert!(code(&output) == 2 && stderr(&output).contains("ask_timeout: `soon` is no time"), "{}", stderr(&output));
 }

@@ -67,6 +67,47 @@ fn configuration() {
     check(&world, &["run", "--config", &path, "--model", "box/x", "x"], &[], &["`morse` is no wire"]);
 }
 
+/// Nothing is waited for: neither for who writes into a FIFO, nor for a terminal.
+#[test]
+fn a_configuration_that_is_no_file() {
+    let world = World::new();
+    let fifo = world.write("fifo", "");
+    std::fs::remove_file(&fifo).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for arguments in [
+        &["run", "--config", "fifo", "--model", "openai/x", "x"][..],
+        &["--config", "fifo", "--model", "openai/x", "x"],
+        &["policy", "explain", "--config", "fifo", "--", "ls"],
+        &["modes", "--config", "fifo"],
+    ] {
+        check(&world, arguments, &[], &["fifo cannot be read: it is not a regular file", "name that"]);
+    }
+    check(&world, &["modes", "--config", "."], &[], &[". cannot be read: it is a folder"]);
+    check(&world, &["modes", "--config", "/dev/tty"], &[], &["not a regular file"]);
+    let output = world.sabir().args(["modes", "--config", "/dev/null"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+/// Options in front of a command do not make its words those of a task.
+#[test]
+fn options_before_a_command() {
+    let world = World::new();
+    world.write("c.toml", "");
+    let said = ["`policy` is a command, and options stand behind it", "`sabir OPTIONS -- policy explain ls`"];
+    check(&world, &["--config", "c.toml", "policy", "explain", "--", "ls"], &[], &said);
+    check(&world, &["--model", "openai/x", "run", "x"], &[], &["`run` is a command"]);
+    check(&world, &["--approve", "all", "tasks"], &[], &["`tasks` is a command"]);
+    check(&world, &["--model", "openai/x", "help"], &[], &["`help` is a command"]);
+    // These are words, and get as far as the missing key.
+    for words in
+        [&["--", "run", "the", "tests"][..], &["run the tests"], &["please", "run", "x"], &["please", "--", "run"]]
+    {
+        check(&world, &[&["--model", "openai/x"], words].concat(), &[], &["no key for openai"]);
+    }
+    let output = world.sabir().args(["--dialects", "c.toml", "modes"]).output().unwrap();
+    assert!(stderr(&output).contains("c.toml holds no dialect"), "{}", stderr(&output));
+}
+
 #[test]
 fn tools_and_dialects() {
     let world = World::new();

@@ -118,8 +118,6 @@ fn a_branch_is_only_a_name() {
 #[test]
 fn rules_that_cannot_be_read_allow_nothing() {
     let world = World::new();
-    let config = world.home.path().join(".config/sabir");
-    std::fs::create_dir_all(&config).unwrap();
     for (text, said) in [
         ("allow = [\"touch **\"", "cannot be used: line 1"),
         ("allow = [\"touch **\"]\ndeny = [\"* x\"]\n", "deny: `* x` is no rule"),
@@ -127,8 +125,17 @@ fn rules_that_cannot_be_read_allow_nothing() {
         ("approve = \"all\"\n", "cannot be used"),
         ("approve = [\"all\"]\nallowed = [\"touch **\"]\n", "line 2, column 1: unknown field `allowed`"),
         ("deny = [\"path=\"]\napprove = [\"all\"]\n", "deny: `path=` is no rule"),
+        // What another program would understand, and is nothing but letters here, closes nothing.
+        ("approve = [\"all\"]\ndeny = [\n \"path=a\",\n \"path=[a\"]\n", "line 4: deny: `[` has no meaning in `[a`"),
+        ("approve = [\"all\"]\ndeny = [\"path=*.{pem,key}\"]\n", "line 2: deny: `{` has no meaning"),
+        (
+            "approve = [\"all\"]\ndeny = [\"path=~root/x\"]\n",
+            "line 2: deny: `~root` would be another user's home folder",
+        ),
+        ("approve = [\"all\"]\nask = [\"path=!src/**\"]\n", "line 2: ask: `!src/**` cannot take back another rule"),
+        ("approve = [\"all\", \"host=*.example.org\"]\n", "line 1: approve: `*.example.org` is no name of a host"),
     ] {
-        std::fs::write(config.join("config.toml"), text).unwrap();
+        world.configure(text);
         let calls = vec![("execute_command", json!({"command": "touch x"}))];
         let provider = world.plays(WAYS[1], &[turn("a", calls), turn("b", vec![done()])]);
         let output = world.run(&provider, WAYS[1], &["go"]);
@@ -137,6 +144,25 @@ fn rules_that_cannot_be_read_allow_nothing() {
         assert!(provider.requests().is_empty());
         assert!(!world.work.path().join("x").exists());
     }
+}
+
+/// The same behind a flag, where there is no file to name.
+#[test]
+fn flags_that_cannot_mean_what_they_say_are_refused() {
+    let world = World::new();
+    for (flag, pattern, said) in [
+        ("--deny", "path=[a", "deny: `[` has no meaning in `[a`"),
+        ("--deny", "path=~root/x", "write the folder itself, as in /home/root"),
+        ("--allow", "path=a?", "allow: `?` has no meaning"),
+        ("--approve", "host=https://example.org", "approve: `https://example.org` is no name of a host"),
+    ] {
+        let output = world.sabir().args(["policy", "explain", flag, pattern, "--", "ls"]).output().unwrap();
+        assert_eq!(code(&output), 2, "{pattern}");
+        assert!(stderr(&output).contains(said), "{pattern}: {}", stderr(&output));
+    }
+    let output =
+        world.sabir().args(["policy", "explain", "--deny", "path=./~root", "--", "cat ~root"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
 }
 
 /// CFG-047: such a name is only a name.

@@ -182,17 +182,13 @@ fn a_table_is_enough() {
 fn a_task_in_a_dialect_of_ones_own() {
     let world = World::new();
     let file = world.write("mine.toml", TABLES).display().to_string();
-    let config = world.home.path().join(".config/sabir");
-    std::fs::create_dir_all(&config).unwrap();
     let way = Way { wire: sabir_wire::Wire::OpenAiChat, protocol: "acme" };
     for (name, from_config) in MINE.iter().map(|name| (*name, false)).chain([("acme", true)]) {
         let world = World::new();
         world.write("a.txt", &"one\n".repeat(100));
         let flags: Vec<&str> = if from_config { vec![] } else { vec!["--dialects", &file] };
         if from_config {
-            let config = world.home.path().join(".config/sabir");
-            std::fs::create_dir_all(&config).unwrap();
-            std::fs::write(config.join("config.toml"), TABLES).unwrap();
+            world.configure(TABLES);
         }
         let (_, prompt, _) = pipe(&world, &[&flags[..], &["prompt", "--dialect", name]].concat(), "");
         let call = |tool: &str, from: &str, to: &str| usage(&prompt, tool).replace(from, to);
@@ -280,13 +276,10 @@ fn bad_tables() {
     let (code, _, errors) = pipe(&world, &["parse", "--dialects", "missing.toml"], "x");
     assert!(code == 2 && errors.contains("missing.toml cannot be read"), "{errors}");
     // The same in the configuration, for any command.
-    let config = world.home.path().join(".config/sabir");
-    std::fs::create_dir_all(&config).unwrap();
-    std::fs::write(config.join("config.toml"), "model = \"a\"\n[dialects.x]\nmachine = \"json\"\nopen = \"<\"\n")
-        .unwrap();
+    world.configure("model = \"a\"\n[dialects.x]\nmachine = \"json\"\nopen = \"<\"\n");
     let (code, _, errors) = pipe(&world, &["parse"], "x");
     assert!(code == 2 && errors.contains("config.toml, line 4"), "{errors}");
-    std::fs::write(config.join("config.toml"), good).unwrap();
+    world.configure(good);
     let (code, _, errors) = pipe(&world, &["parse", "--dialect", "a1"], "x");
     assert_eq!(code, 0, "{errors}");
 }

@@ -131,14 +131,26 @@ fn modes_of_the_users_own() {
     assert_eq!(json["modes"][0]["name"], "code");
     let wrong = |text: &str, said: &str| {
         std::fs::write(world.home.path().join("own.toml"), text).unwrap();
-        let output = world.sabir().args(["modes", "--config", config]).output().unwrap();
-        assert_eq!(code(&output), 2);
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        // Whatever reads the file says it, whether it uses a mode or not.
+        for words in [&["modes"][..], &["models"], &["policy", "explain"]] {
+            let mut command = world.sabir();
+            command.args(words).args(["--config", config]);
+            let output = if words.len() > 1 { command.args(["--", "ls"]) } else { &mut command }.output().unwrap();
+            assert_eq!(code(&output), 2, "{words:?}");
+            assert!(stderr(&output).contains(said), "{words:?}: {}", stderr(&output));
+        }
     };
-    wrong("[modes.plan]\ntools = [\"edit\"]\n", "this name has a meaning already");
-    wrong("[modes.act]\ntools = [\"edit\"]\n", "this name has a meaning already");
-    wrong("[modes.x]\ntools = [\"edits\"]\n", "`edits` is none of read, edit, command, fetch, server");
-    wrong("[modes.x]\nwrite = [\"a\"]\n", "has no `tools`");
+    wrong("\n[modes.plan]\ntools = [\"edit\"]\n", "own.toml, line 2: [modes.plan]: this name has a meaning already");
+    wrong("[modes.act]\ntools = [\"edit\"]\n", "own.toml, line 1: [modes.act]: this name has a meaning already");
+    wrong(
+        "[modes.x]\ntools = [\"read\",\n \"edits\"]\n",
+        "line 3: [modes.x]: `edits` is none of read, edit, command, fetch, server",
+    );
+    wrong("[modes.x]\nwrite = [\"a\"]\n", "line 1: [modes.x]: it has no `tools`: name what may be done in it");
+    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"a\", \"src/[a\"]\n", "line 3: [modes.x]: `[` has no meaning");
+    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"~/a\"]\n", "line 3: [modes.x]: `~/a` is not in the workspace");
+    wrong("[modes.x]\ntools = [\"edit\"]\nwrite = [\"\"]\n", "line 3: [modes.x]: ");
+    wrong("model = \"a/b\"\nmode = \"cde\"\n", "line 2: there is no mode `cde`: did you mean `code`?");
     wrong("[modes.x]\ntool = [\"a\"]\n", "unknown field `tool`");
     let output = world.sabir().args(["run", "--mode", "plann", "--model", "openai/x", "go"]).output().unwrap();
     assert_eq!(code(&output), 2);

@@ -11,12 +11,6 @@ fn slips() -> String {
     format!("<tool_call>\n{}\n</tool_call>", json!({"name": "Read_File", "arguments": arguments}))
 }
 
-fn configure(world: &World, text: &str) {
-    let folder = world.home.path().join(".config/sabir");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("config.toml"), text).unwrap();
-}
-
 /// Parses the slips: the exit code, the rules that repaired them, and the kinds of the faults.
 fn check(world: &World, options: &[&str], expected: (i32, &[&str], &[&str])) {
     let arguments = [&["parse", "--output", "json"], options].concat();
@@ -39,7 +33,7 @@ fn options_and_configuration() {
     check(&world, &["--no-repair", value], (4, &[name], &["wrong_type"]));
     check(&world, &["--no-repair", name, "--no-repair", "near_name"], (4, &[], &["unknown_tool"]));
     check(&world, &["--no-repair", "all"], (4, &[], &["unknown_tool"]));
-    configure(&world, "repairs_off = [\"stringified_value\"]\n");
+    world.configure("repairs_off = [\"stringified_value\"]\n");
     check(&world, &[], (4, &[name], &["wrong_type"]));
     check(&world, &["--no-repair", "all"], (4, &[], &["unknown_tool"]));
     for command in ["check", "explain"] {
@@ -56,7 +50,7 @@ fn unknown_rules() {
         let told = ["`near_nam` is no repair", "did you mean `near_name`?", "use all, wrong_case_name, near_name, "];
         assert!(code == 2 && told.iter().all(|part| errors.contains(part)), "{command}: {errors}");
     }
-    configure(&world, "repairs_off = [\"near_name\", \"al\"]\n");
+    world.configure("repairs_off = [\"near_name\", \"al\"]\n");
     let (code, _, errors) = pipe(&world, &["parse"], "");
     assert!(code == 2 && errors.contains("config.toml: repairs_off: `al` is no repair"), "{errors}");
 }
@@ -101,7 +95,7 @@ fn tasks_heed_the_configuration() {
     };
     let with = ["--output", "json", "do it"];
     assert_eq!(turns(world.run(&world.plays(way, &[slip()]), way, &with)), (0, 1), "set right");
-    configure(&world, "repairs_off = [\"wrong_case_name\", \"near_name\"]\n");
+    world.configure("repairs_off = [\"wrong_case_name\", \"near_name\"]\n");
     assert_eq!(turns(world.run(&world.plays(way, &[slip(), right()]), way, &with)), (0, 2), "rejected");
     let provider = world.plays(way, &[slip(), slip(), right()]);
     let stopped = world.run(&provider, way, &["--max-turns", "1", "--output", "json", "do it"]);

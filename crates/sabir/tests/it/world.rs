@@ -138,6 +138,15 @@ impl World {
         path
     }
 
+    /// Writes the configuration in its usual place.
+    pub(crate) fn configure(&self, text: impl AsRef<[u8]>) -> PathBuf {
+        let folder = self.home.path().join(".config/sabir");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.work.path().join(name)).unwrap_or_default()
     }

@@ -134,13 +134,7 @@ fn check(rows: &[Row]) {
                 if level == "off" && (plain == No || tier == "2") {
                     continue;
                 }
-                let mut found = observe(&Scene::new(who), level, attempt);
-                // That an attempt can succeed at all is shown by any of its tries; a confined one has but one.
-                for _ in 0..3 {
-                    if level == "off" && !found.starts_with("allowed") {
-                        found = observe(&Scene::new(who), level, attempt);
-                    }
-                }
+                let found = observe(&Scene::new(who), level, attempt);
                 let right = match expected {
                     Allowed | Uncovered => found.starts_with("allowed"),
                     Refused => found.starts_with("denied: Operation not permitted"),
@@ -163,11 +157,16 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
     scene.give(&scene.at("out/empty"));
     let mut agent = scene.process(&["try", "exec", "sleep", "100"]).spawn().unwrap();
     let (disk, number) = (disk(), agent.id().to_string());
-    let place = |word: &str| {
-        let names = [("OUT", "out"), ("WS", "ws"), ("HOME", "home")];
-        let word = names.iter().fold(word.to_owned(), |word, (mark, name)| word.replace(mark, &scene.name(name)));
-        word.replace("DISK", &disk).replace("AGENT", &number)
+    // A mark is a whole part of a path: the scene's folder has a name at random, in which any letters may stand.
+    let part = |part: &str| match part {
+        "OUT" => scene.name("out"),
+        "WS" => scene.name("ws"),
+        "HOME" => scene.name("home"),
+        "DISK" => disk.clone(),
+        "AGENT" => number.clone(),
+        other => other.to_owned(),
     };
+    let place = |word: &str| word.split('/').map(part).collect::<Vec<_>>().join("/");
     let before = outside(scene);
     let words: Vec<String> = attempt.split(' ').map(place).collect();
     let told = scene.attempt(level, "denied", &words);
@@ -181,6 +180,10 @@ fn observe(scene: &Scene, level: &str, attempt: &str) -> String {
             format!("a lie: {said}, and {before:?} became {after:?}")
         }
         () if said.is_empty() => format!("nothing: {told}"),
+        // All that an attempt needs of the scene is there: who does not find it has proved nothing.
+        () if said.contains("No such file") && words.iter().any(|word| word.starts_with(&scene.name(""))) => {
+            format!("not found: {words:?}, {told}")
+        }
         () => said,
     }
 }

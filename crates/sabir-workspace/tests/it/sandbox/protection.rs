@@ -78,6 +78,24 @@ fn protected_paths_stay_as_they_are() {
     }
 }
 
+/// A mount that is to be moved or removed is busy, which says nothing to a model.
+#[test]
+fn what_is_busy_is_explained() {
+    for &(level, who) in worlds().iter().filter(|(level, _)| *level == "2") {
+        for (text, path) in [
+            ("mv AGENTS.md x", "AGENTS.md"),
+            ("rm .git/config", ".git/config"),
+            ("rmdir .vscode", ".vscode"),
+            ("mkdir -p .git/objects .git/refs; git config user.name x", ".git/config"),
+        ] {
+            let told = scene(who).run(level, text);
+            assert!(told.output.to_lowercase().contains("busy"), "{text}: {told}");
+            assert!(told.note.contains(&format!("`{path}` is ")), "{text}: {told}");
+            assert!(told.note.contains("which commands may not change"), "{text}: {told}");
+        }
+    }
+}
+
 #[test]
 fn the_tries_can_succeed() {
     let who = super::Who::Me;

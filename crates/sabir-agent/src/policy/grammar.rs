@@ -155,7 +155,7 @@ impl Row {
                 Some(text) if text.len() > 1 && text.starts_with('-') => {
                     self.short(text, &mut words, &mut seen, ground)?;
                 }
-                None if word.may_be_option() && !self.tame => self.open(word)?,
+                None if word.may_be_option() && !self.tame => seen.options.push(self.open(word)?),
                 _ => seen.operands.push(word),
             }
         }
@@ -163,10 +163,12 @@ impl Row {
     }
 
     /// A word that begins like an option and goes on with something unknown.
-    fn open(&self, word: &Word) -> Result<(), String> {
+    fn open<'a>(&self, word: &'a Word) -> Result<(&'static str, Option<Value<'a>>), String> {
         let name = word.head().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
         match name.and_then(|name| self.find(name)) {
-            Some((_, Takes::Text | Takes::Attached)) if word.form != Form::Fields => Ok(()),
+            Some((option, Takes::Text | Takes::Attached)) if word.form != Form::Fields => {
+                Ok((option, Some(Value::Next(word))))
+            }
             _ => Err(format!("{} may turn out to be an option", word.raw)),
         }
     }

@@ -152,11 +152,15 @@ impl Scanner<'_> {
                 '\'' => self.single()?,
                 '"' => self.double()?,
                 '$' => self.dollar(false)?,
-                '`' => return Err("a command in backquotes"),
+                '`' => self.backquoted(false)?,
                 '*' | '?' | '[' => self.glob(c),
                 '{' if zsh && !self.rest.starts_with('}') => return Err("a brace"),
                 '}' if zsh && self.text != "{" => return Err("a brace"),
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
+                // The home folder, whose path begins with a `/`.
+                '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
+                    self.unknown(Trait { plain: true, inside: false, name: false, word: true }, true);
+                }
                 '~' if first || self.text.ends_with([':', '=']) => return Err("a tilde"),
                 '=' if zsh && first => return Err("an expansion of zsh"),
                 '(' | ')' | '<' | '>' | '|' | '&' | ';' => return Err("an operator inside of a word"),
@@ -208,11 +212,24 @@ impl Scanner<'_> {
                         self.push(c);
                     }
                 },
-                '`' => return Err("a command in backquotes"),
+                '`' => self.backquoted(true)?,
                 '$' => self.dollar(true)?,
                 c => self.push(c),
             }
         }
+    }
+
+    /// The rest of a command in backquotes, which is one as in `$(…)` where nothing in it is escaped.
+    fn backquoted(&mut self, quoted: bool) -> Result<(), Odd> {
+        let (inner, rest) = self.rest.split_once('`').ok_or("a quotation without an end")?;
+        let odd = inner.trim().is_empty() || inner.contains(['\\', '#']) || inner.contains("<<");
+        if odd || quoted && inner.contains('"') {
+            return Err("a command in backquotes");
+        }
+        self.rest = rest;
+        self.commands.push(inner.to_owned());
+        self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted);
+        Ok(())
     }
 
     /// What a `$` begins.

@@ -244,8 +244,9 @@ fn lists(seen: &Seen<'_>) -> Result<(), String> {
 
 /// `git config NAME` prints; words without a point are its subcommands.
 fn one_key(seen: &Seen<'_>) -> Result<(), String> {
+    let reads = seen.has(&["--get", "--get-all", "--get-regexp"]);
     match seen.operands.first() {
-        Some(word) if !word.known().is_some_and(|key| key.contains('.')) => {
+        Some(word) if !reads && !word.known().is_some_and(|key| key.contains('.')) => {
             Err(format!("{} may be more than the name of a setting", word.raw))
         }
         _ => Ok(()),

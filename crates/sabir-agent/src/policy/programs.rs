@@ -58,12 +58,10 @@ const ROWS: &[Row] = &[
     Row::new(&["pstree"], "-a -c -h -l -n -p -u -s -A -T", Text),
     Row::new(&["pidof"], "-s -x -c", Text),
     Row::new(&["pmap"], "-x -d -q -X", Text),
-    Row::new(&["top"], "-b -n= -p= -u= -o= -c -H -w=? -i", Nothing).also(in_batch),
     Row::new(&["dmesg"], "-T -x -t -k -u -e -l= -f= --ctime --decode --kernel --level= --facility= --nopager -P", Nothing),
     Row::new(&["tput"], "", Text).also(asks_terminal),
     Row::new(&["stty"], "-a -g", Nothing),
     Row::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).also(first_is_option),
-    Row::new(&["apt-cache"], "-q", Text).also(apt_shows),
     Row::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).also(ps_words),
     Row::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
     Row::new(&["printenv"], "", Text),
@@ -334,10 +332,6 @@ fn local_names(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
-fn in_batch(seen: &Seen<'_>) -> Result<(), String> {
-    if seen.has(&["-b"]) && seen.has(&["-n="]) { Ok(()) } else { Err("it does not end by itself".to_owned()) }
-}
-
 /// What `tput` only tells of the terminal.
 fn asks_terminal(seen: &Seen<'_>) -> Result<(), String> {
     match seen.operands.as_slice() {
@@ -349,13 +343,6 @@ fn asks_terminal(seen: &Seen<'_>) -> Result<(), String> {
 /// What `dpkg` does is said by an option.
 fn first_is_option(seen: &Seen<'_>) -> Result<(), String> {
     if seen.options.is_empty() { Err("dpkg may install".to_owned()) } else { Ok(()) }
-}
-
-fn apt_shows(seen: &Seen<'_>) -> Result<(), String> {
-    match seen.operands.first().and_then(|word| word.known()) {
-        Some("show" | "policy" | "search" | "depends" | "rdepends" | "pkgnames" | "madison") => Ok(()),
-        _ => Err("it may write the cache of packages".to_owned()),
-    }
 }
 
 /// `bat cache` is no file.

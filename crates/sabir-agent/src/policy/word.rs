@@ -363,7 +363,13 @@ fn substitution_end(text: &str) -> Option<usize> {
     while let Some((at, c)) = characters.next() {
         match c {
             '\\' => _ = characters.next(),
-            '`' => return None,
+            '`' => {
+                let (inner, _) = text.get(at + 1..)?.split_once('`')?;
+                if inner.contains(['\\', '(', ')', '"', '\'', '#']) {
+                    return None;
+                }
+                _ = characters.find(|(_, c)| *c == '`')?;
+            }
             '"' if quoted.last() == Some(&depth) => _ = quoted.pop(),
             '"' => quoted.push(depth),
             '(' if before == '$' => depth += 1,

@@ -149,6 +149,8 @@ impl Row {
                         }
                     }
                 }
+                // What only prints its words prints these, too: `echo ---`.
+                Some(_) if self.tame && self.operands == Operands::Text => seen.operands.push(word),
                 Some(text) if text.len() > 1 && text.starts_with("--") => {
                     self.long(text, &mut words, &mut seen, ground)?
                 }

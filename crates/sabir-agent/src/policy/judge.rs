@@ -406,7 +406,10 @@ impl Judge<'_> {
     }
 
     pub(crate) fn scan(&self, raw: &str, scope: &Scope) -> Scanned {
-        scan(raw, self.facts.shell, &|name| scope.bound.get(name).cloned().or_else(|| self.here(name, scope)))
+        let plain = self.plain && self.facts.shell == Shell::Bash;
+        scan(raw, if plain { Shell::Plain } else { self.facts.shell }, &|name| {
+            scope.bound.get(name).cloned().or_else(|| self.here(name, scope))
+        })
     }
 
     /// `$PWD`, which nothing but `cd` sets unasked.

@@ -21,7 +21,7 @@ const ROWS: &[Row] = &[
     Row::new(&["pwd"], "-L -P", Nothing),
     Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
     Row::new(&["wait"], "", Nothing),
-    Row::new(&["sleep", "seq"], "-w -s= -f=", Text),
+    Row::new(&["sleep", "seq"], "-w -s= -f= -#", Text),
     Row::new(&["expr"], "", Text).tame(),
     Row::new(&["which"], "-a -s", Text),
     Row::new(&["whereis"], "-b -m -s -l -u", Text).also(plain_names),
@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).also(no_files),
     Row::new(&["nproc"], "--all --ignore=", Nothing),
     Row::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
-    Row::new(&["less", "more"], "", Paths).also(no_plus_files),
+    Row::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).also(no_plus_files),
     Row::new(&["tee"], "-a -i", Text).also(only_null),
     // A name with a colon is a file on another machine, fetched by a shell.
     Row::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).also(lists_tar),
@@ -141,7 +141,10 @@ const ROWS: &[Row] = &[
     Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).also(to_stdout),
     Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).also(no_responses),
     Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).also(no_responses),
-    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "", Nothing),
+    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
+    // Without a name they print.
+    Row::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
+    Row::new(&["help"], "-d -m -s", Text).also(plain_names),
     Row::new(&["ulimit"], "-a -n -H -S", Nothing),
     Row::new(&["getconf"], "-a", Text).also(plain_names),
     // Versions of interpreters; everything else of them runs code.
@@ -199,7 +202,7 @@ const FD: &str = "-H -I -u -s -i -g -F -a -l -L -p -0 -d= -t= -e= -E= -S= -c= -j
     --no-ignore-parent --one-file-system --prune --and= -A --relative-path --path-separator= --show-errors --exact-depth= --owner= -o=";
 const SORT: &str = "-b -d -f -g -i -M -h -n -R -r -V -c -C -k= -m -s -t= -u -z --ignore-leading-blanks --dictionary-order --ignore-case \
     --general-numeric-sort --human-numeric-sort --numeric-sort --reverse --version-sort --check=? --key= --merge --stable \
-    --field-separator= --unique --zero-terminated --random-sort --month-sort";
+    --field-separator= --unique --zero-terminated --random-sort --month-sort -S= --parallel= --buffer-size= --batch-size= --debug --sort=";
 const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output --null-input --exit-status --slurp --sort-keys \
     --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream \
     --args --jsonargs --raw-output0 --stream-errors";

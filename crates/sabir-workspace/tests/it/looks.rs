@@ -9,9 +9,9 @@ use crate::{Place, skipped};
 
 /// Runs a script of a shell in a place, with an environment that no configuration of the machine reaches.
 fn run(place: &Place, script: &str) {
-    let done =
-        Command::new("sh").args(["-ec", script]).current_dir(place.workspace.root()).env_clear().envs(environment());
-    let done = { done }.output().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", script]).current_dir(place.workspace.root()).env_clear().envs(environment());
+    let done = shell.output().unwrap();
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
 }
 

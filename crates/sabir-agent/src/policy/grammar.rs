@@ -54,6 +54,8 @@ pub(crate) struct Seen<'a> {
     /// Options as the row writes them, with the certain part of their values.
     pub(crate) options: Vec<(&'a str, Option<Value<'a>>)>,
     pub(crate) operands: Vec<&'a Word>,
+    /// Whether an option stands behind an operand: some programs take it for one as well.
+    pub(crate) late: bool,
 }
 
 /// The value of an option.
@@ -138,6 +140,7 @@ impl Row {
             if let Form::Odd(odd) = word.form {
                 return Err(format!("{} holds {odd}", word.raw));
             }
+            seen.late |= !seen.operands.is_empty() && word.may_be_option();
             match word.known() {
                 // xxd takes it for a file, and a second file is written.
                 Some("--") if matches!(self.operands, Operands::AtMost(_)) => return Err(not_judged("--")),

@@ -98,7 +98,7 @@ const ROWS: &[Row] = &[
     Row::new(&["hexdump", "hd"], "-C -n= -s= -v -b -c -d -o -x", Paths),
     Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
     // `xxd in out` writes.
-    Row::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).lone(),
+    Row::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).lone().also(options_first),
     Row::new(&["jq"], JQ, Then(1)).also(no_modules),
     Row::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).also(scripts::yq),
     // Text.
@@ -109,7 +109,7 @@ const ROWS: &[Row] = &[
     Row::new(&["fd", "fdfind"], FD, Then(1)),
     Row::new(&["sort"], SORT, Paths),
     // `uniq in out` writes.
-    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)),
+    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)).also(options_first),
     Row::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).tame(),
     Row::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).tame(),
     Row::new(&["join"], "-1= -2= -a= -e= -i -j= -o= -t= -v= -z --header --check-order --nocheck-order", Paths).tame(),
@@ -375,8 +375,14 @@ fn only_null(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
+/// Behind a file an option may be one, too, and the second file is written.
+fn options_first(seen: &Seen<'_>) -> Result<(), String> {
+    if seen.late { Err("an option behind a file may be a file that is written".to_owned()) } else { Ok(()) }
+}
+
 fn lists_archive(seen: &Seen<'_>) -> Result<(), String> {
     let plain = seen.operands.iter().all(|word| word.known().is_some_and(|name| !name.contains(':')));
+    options_first(seen)?;
     if plain && seen.has(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
 }
 

@@ -45,9 +45,8 @@ impl Judge<'_> {
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
                 CommandPrefixOrSuffixItem::Word(raw) => {
-                    for raw in self.expanded(&raw.value) {
-                        words.push(self.word(&raw, scope));
-                    }
+                    let raws = self.expanded(&raw.value);
+                    words.extend(raws.iter().map(|raw| self.word(raw, scope)));
                 }
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     if matches!(assignment.value, AssignmentValue::Array(_)) {

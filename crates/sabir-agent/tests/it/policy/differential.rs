@@ -397,7 +397,7 @@ fn dash_changes_nothing_where_nothing_is_asked() {
 fn compare(program: &str, shell: Shell) {
     for program in ["git", program] {
         if Command::new(program).args(["-c", "true"]).output().is_err() {
-            eprintln!("skipped: there is no {program}");
+            tell(&format!("skipped: there is no {program}"));
             return;
         }
     }
@@ -418,8 +418,14 @@ fn compare(program: &str, shell: Shell) {
             panic!("judged harmless for {program}, and changes files: {guilty:?}");
         }
     }
-    println!("{count} lines for {program}, {} allowed and run", allowed.len());
+    tell(&format!("{count} lines for {program}, {} allowed and run", allowed.len()));
     fs::remove_dir_all(&base).unwrap();
+}
+
+/// Says something where the output of tests is captured, too.
+fn tell(words: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 /// Those of so many generated lines that need no question.

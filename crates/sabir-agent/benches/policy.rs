@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use divan::black_box;
-use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
+use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
 use sabir_agent::{Access, Beyond};
 
 fn main() {
@@ -18,6 +18,7 @@ fn accesses() -> Vec<Access> {
         root: "/w/proj".to_owned(),
         repositories: vec![(".".to_owned(), Repository::Clean)],
         links: Vec::new(),
+        roaming: Roaming::Inside,
     };
     let cases = include_str!("../tests/it/policy/cases.txt").lines().filter(|line| !line.starts_with('#'));
     let cases = cases.filter_map(|line| serde_json::from_str(line.splitn(4, '\t').nth(3)?).ok());

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
 //! | `line.rs` | the gate before the parser: length, control characters, depth |
-//! | `word.rs` | what is certain of a word before the shell expands it |
+//! | `word.rs`, `braces.rs` | what is certain of a word before the shell expands it |
 //! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
 //! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
 //! | `named.rs` | the programs and files that a line depends on |
@@ -19,6 +19,7 @@
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
 
+mod braces;
 mod facts;
 mod feed;
 mod find;
@@ -44,7 +45,7 @@ use crate::mode::Mode;
 use crate::record::Verdict;
 use crate::tool::{Access, Beyond};
 
-pub use facts::{Facts, Needs, Repository, Shell};
+pub use facts::{Facts, Needs, Repository, Roaming, Shell};
 use feed::Feed;
 use judge::{Finding, Judge, Part, Scope};
 pub(crate) use line::is_deceiving;
@@ -151,7 +152,7 @@ pub fn needs(command: &str, facts: &Facts) -> Needs {
     let rules = Rules::default();
     let mut judge = Judge { touched: Some(Vec::new()), ..Judge::new(&rules, facts) };
     judge.line(command, &mut Scope::new());
-    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default() }
+    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default(), roams: judge.roams }
 }
 
 impl Rules {
@@ -411,8 +412,9 @@ impl<'a> Judge<'a> {
             lines: 0,
             text: String::new(),
             asked_by_rule: false,
+            roams: false,
             input: Feed::Unknown,
-            plain: false,
+            plain: facts.shell == Shell::Plain,
         }
     }
 }

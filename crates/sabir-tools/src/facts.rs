@@ -2,23 +2,25 @@
 
 use std::path::Path;
 
-use sabir_agent::policy::{Facts, Needs, Repository, Shell, needs};
-use sabir_workspace::{GitConfig, Standing, Trust, Workspace};
+use sabir_agent::policy::{Facts, Needs, Repository, Roaming, Shell, needs};
+use sabir_workspace::{GitConfig, Standing, Trust, Workspace, default_shell};
 
 /// More paths than these are not looked at: a line that names more is asked about.
 const MAX_PATHS: usize = 500;
 
 /// Gathers the facts for a command line: the search path of the environment it gets, where links lead the paths that it names, and
 /// the configuration of the repositories that git would read, if it is a line that needs them. Blocks for some milliseconds for
-/// each of those.
+/// each of those, and for a look at every file of the workspace where a program follows links that it meets.
 #[must_use]
 pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: &str) -> Facts {
     let root = workspace.root();
     let path = environment.iter().rev().find(|(name, _)| name == "PATH");
     let clean_path = path.is_some_and(|(_, path)| is_clean(path, root));
     let name = root.to_str().map(|root| root.trim_end_matches('/').to_owned()).unwrap_or_default();
-    let facts = Facts { shell: Shell::Bash, clean_path, root: name, ..Facts::default() };
-    let Needs { repositories, paths } = needs(command, &facts);
+    let bash = default_shell().file_name().is_some_and(|name| name == "bash");
+    let shell = if bash { Shell::Bash } else { Shell::Plain };
+    let facts = Facts { shell, clean_path, root: name, ..Facts::default() };
+    let Needs { repositories, paths, roams } = needs(command, &facts);
     let mut links = Vec::new();
     for (at, (path, pattern)) in paths.into_iter().enumerate() {
         let leads = if at < MAX_PATHS { workspace.leads(&path, pattern) } else { vec![None] };
@@ -28,7 +30,12 @@ pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: 
         let found = GitConfig::of(&root.join(&folder), environment);
         (folder, repository(found, workspace.trust()))
     });
-    Facts { repositories: known.collect(), links, ..facts }
+    let roaming = match roams.then(|| workspace.stray_link()) {
+        Some(Ok(Some(link))) => Roaming::Outside(link),
+        Some(Ok(None)) => Roaming::Inside,
+        Some(Err(_)) | None => Roaming::Unknown,
+    };
+    Facts { repositories: known.collect(), links, roaming, ..facts }
 }
 
 fn repository(found: GitConfig, trust: &Trust) -> Repository {

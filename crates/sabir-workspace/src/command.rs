@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +26,8 @@ use crate::supervise::{Device, GIVE_UP, Plan, Report, tree};
 use crate::terminal::{self, Seat};
 
 mod form;
+
+pub use form::default_shell;
 
 const CHUNK_BYTES: usize = 32 << 10;
 const CAPTURED_BYTES: usize = 32 << 10;
@@ -492,9 +494,4 @@ async fn reap(mut child: Child) {
         let _ = child.start_kill();
         let _ = timeout(DRAIN, child.wait()).await;
     }
-}
-
-fn default_shell() -> PathBuf {
-    let bash = Path::new("/bin/bash");
-    if bash.exists() { bash.to_path_buf() } else { PathBuf::from("/bin/sh") }
 }

@@ -4,6 +4,7 @@
 //! off by any option. So the configuration is listed first, which runs nothing, and what comes from the repository itself is looked
 //! through. What the user's own configuration names is the user's affair.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,6 +53,7 @@ impl From<Unseen> for Lost {
     }
 }
 
+#[derive(Clone, Copy)]
 struct Git<'a> {
     folder: &'a Path,
     environment: &'a [(String, String)],
@@ -74,17 +76,9 @@ impl Git<'_> {
             programs.key("", &key, &value)?;
         }
         programs.hooks("hooks/", &common.join("hooks"))?;
-        for folder in self.nested(&common, &top)? {
-            let config = folder.join("config");
-            let config = config.to_str().ok_or(Lost)?;
-            let listed = self.ask(&["config", "--file", config, "--list", "-z", "--includes"])?.ok_or(Lost)?;
-            let place = format!("{}: ", folder.strip_prefix(&top).unwrap_or(&folder).display());
-            let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
-            // Where its files lie is what a repository in another says in any case.
-            for (key, value) in entries.filter_map(program).filter(|(key, _)| key != "core.worktree") {
-                programs.key(&place, &key, &value)?;
-            }
-            programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?;
+        let seen = self.linked(&top, &mut programs)?;
+        for folder in absorbed(&common, &seen)? {
+            self.absorbed(&folder, &mut programs)?;
         }
         Ok(GitConfig::Repository(programs))
     }
@@ -97,40 +91,71 @@ impl Git<'_> {
         }
     }
 
-    /// The folders of repositories inside of this one, whose configuration git also follows.
-    fn nested(&self, common: &Path, top: &Path) -> Result<Vec<PathBuf>, Lost> {
-        let mut found = Vec::new();
-        let mut open = vec![common.join("modules")];
+    /// Adds what makes git run programs in the repositories that lie in links of the work tree, as deep as they go: `git status` looks
+    /// into each. What is told of one is what git would see, with `GIT_DIR` set as it sets it. Returns where their files lie.
+    fn linked(&self, top: &Path, programs: &mut Programs) -> Result<BTreeSet<PathBuf>, Lost> {
+        const OWN: &str = "--git-dir=.git";
+        let (mut seen, mut count) = (BTreeSet::new(), 0);
+        let mut open = Git { folder: top, ..*self }.links(&[])?;
         while let Some(folder) = open.pop() {
-            if found.len() + open.len() > MAX_REPOSITORIES {
+            count += 1;
+            if count + open.len() > MAX_REPOSITORIES {
                 return Err(Lost);
             }
-            if folder.join("HEAD").is_file() && folder.join("config").is_file() {
-                open.push(folder.join("modules"));
-                found.push(folder);
+            let git = Git { folder: &folder, ..*self };
+            let asked = [OWN, "rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"];
+            let Some(folders) = git.ask(&asked)? else { continue };
+            let folders = String::from_utf8(folders).map_err(|_| Lost)?;
+            let mut lines = folders.lines().map(PathBuf::from);
+            let (common, work) = (lines.next().ok_or(Lost)?, lines.next().ok_or(Lost)?);
+            // One that keeps its files elsewhere may have links there.
+            if !folder.canonicalize().is_ok_and(|folder| folder == work) {
+                return Err(Lost);
+            }
+            let own = folder.join(".git");
+            let place = format!("{}: ", own.strip_prefix(top).unwrap_or(&own).display());
+            let listed = git.ask(&[OWN, "config", "--list", "-z", "--show-scope", "--includes"])?.ok_or(Lost)?;
+            for (key, value) in own_entries(&listed)?.into_iter().filter(|(key, _)| key != "core.worktree") {
+                programs.key(&place, &key, &value)?;
+            }
+            programs.hooks(&format!("{place}hooks/"), &common.join("hooks"))?;
+            seen.extend(common.canonicalize());
+            open.extend(git.links(&[OWN])?);
+        }
+        Ok(seen)
+    }
+
+    /// The folders of the work tree's links that hold something like a repository.
+    fn links(&self, own: &[&str]) -> Result<Vec<PathBuf>, Lost> {
+        let asked = [own, &["-c", "core.fsmonitor=false", "ls-files", "--stage", "-z"]].concat();
+        let staged = self.ask(&asked)?.ok_or(Lost)?;
+        let links = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
+        let folders = links.map(|link| {
+            let path = link.splitn(2, |byte| *byte == b'\t').nth(1).and_then(|path| std::str::from_utf8(path).ok());
+            path.map(|path| self.folder.join(path)).ok_or(Lost)
+        });
+        let mut folders = folders.collect::<Result<Vec<_>, Lost>>()?;
+        folders.retain(|folder| folder.join(".git").symlink_metadata().is_ok());
+        Ok(folders)
+    }
+
+    /// Adds what the files of an absorbed repository say, which has no work tree now.
+    fn absorbed(&self, folder: &Path, programs: &mut Programs) -> Result<(), Lost> {
+        let place = format!("{}: ", folder.strip_prefix(&programs.top).unwrap_or(folder).display());
+        for name in ["config", "config.worktree"] {
+            let file = folder.join(name);
+            if !file.exists() {
                 continue;
             }
-            match std::fs::read_dir(&folder) {
-                Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir())),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => return Err(Lost),
+            let file = file.to_str().ok_or(Lost)?;
+            let listed = self.ask(&["config", "--file", file, "--list", "-z", "--includes"])?.ok_or(Lost)?;
+            let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+            // Where its files lie is what a repository in another says in any case.
+            for (key, value) in entries.filter_map(program).filter(|(key, _)| key != "core.worktree") {
+                programs.key(&place, &key, &value)?;
             }
         }
-        let top = top.to_str().ok_or(Lost)?;
-        let staged = self.ask(&["-C", top, "-c", "core.fsmonitor=false", "ls-files", "--stage", "-z"])?.ok_or(Lost)?;
-        let links = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
-        for link in links {
-            let path = link
-                .splitn(2, |byte| *byte == b'\t')
-                .nth(1)
-                .and_then(|path| std::str::from_utf8(path).ok())
-                .ok_or(Lost)?;
-            let folder = Path::new(top).join(path).join(".git");
-            if folder.is_dir() {
-                found.push(folder);
-            }
-        }
-        if found.len() > MAX_REPOSITORIES { Err(Lost) } else { Ok(found) }
+        Ok(programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
     }
 
     /// What git prints, or nothing if it fails.
@@ -159,6 +184,28 @@ impl Git<'_> {
             _ => Err(Lost),
         }
     }
+}
+
+/// The repositories that were absorbed into the files of this one, but for those that were seen.
+fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Lost> {
+    let mut found = Vec::new();
+    let mut open = vec![common.join("modules")];
+    while let Some(folder) = open.pop() {
+        if found.len() + open.len() > MAX_REPOSITORIES {
+            return Err(Lost);
+        }
+        if folder.join("HEAD").is_file() && folder.join("config").is_file() {
+            open.push(folder.join("modules"));
+            found.extend(Some(folder).filter(|folder| !folder.canonicalize().is_ok_and(|real| seen.contains(&real))));
+            continue;
+        }
+        match std::fs::read_dir(&folder) {
+            Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => return Err(Lost),
+        }
+    }
+    Ok(found)
 }
 
 /// What of the repository's own configuration names programs, by key and value, from entries of scope, key and value.
@@ -195,8 +242,12 @@ fn program(entry: &[u8]) -> Option<(String, String)> {
             | "alternaterefscommand"
             | "worktree",
         ) => true,
-        ("diff", "external" | "command" | "textconv") => true,
-        ("filter", "clean" | "smudge" | "process") => true,
+        ("diff", "external" | "command" | "textconv" | "process") => true,
+        // In a repository of its history that may be anybody's.
+        ("diff", "submodule") => value.trim() == "diff",
+        ("filter" | "lfs", "clean" | "smudge" | "process") | ("lfs", "path") => true,
+        // It runs gpg.
+        ("format", "pretty") | ("pretty", _) => asks_gpg(value),
         ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
         ("gpg", "program" | "defaultkeycommand") => true,
         ("credential", "helper") => true,
@@ -204,12 +255,18 @@ fn program(entry: &[u8]) -> Option<(String, String)> {
             true
         }
         ("sequence", "editor") | ("interactive", "difffilter") | ("help" | "web", "browser") => true,
-        ("remote", "uploadpack" | "receivepack" | "vcs" | "promisor") | ("extensions", "partialclone") => true,
+        ("remote", "uploadpack" | "receivepack" | "vcs" | "promisor" | "partialclonefilter")
+        | ("extensions", "partialclone") => true,
         ("uploadpack", "packobjectshook") | ("init", "templatedir") | ("trailer", "command" | "cmd") => true,
         ("submodule", "update") => value.trim_start().starts_with('!'),
         _ => false,
     };
     runs.then(|| (key.clone(), value.to_owned()))
+}
+
+/// Whether a format of commits asks for what a signature is worth: `%G?`, or the same with a sign in front.
+fn asks_gpg(format: &str) -> bool {
+    format.split('%').skip(1).any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
 }
 
 #[cfg(test)]
@@ -238,6 +295,15 @@ mod tests {
         check("user.name\nx\ny", false);
         check("remote.origin.url\nhttps://h/x", false);
         check("remote.origin.promisor\ntrue", true);
+        check("remote.origin.partialclonefilter\nblob:none", true);
+        check("remote.origin.fetch\n+refs/heads/*:refs/remotes/origin/*", false);
+        check("diff.submodule\ndiff", true);
+        check("diff.submodule\nlog", false);
+        check("format.pretty\n%h %+G?", true);
+        check("pretty.mine\n%GS", true);
+        check("format.pretty\n%h %s", false);
+        check("lfs.extension.x.clean\n./x", true);
+        check("lfs.repositoryformatversion\n0", false);
         check("submodule.a.update\n!touch x", true);
         check("submodule.a.active\ntrue", false);
     }

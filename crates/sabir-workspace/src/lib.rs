@@ -99,13 +99,14 @@ mod trust;
 
 pub use bounds::{Bounds, BoundsError};
 pub use capture::Captured;
-pub use command::{Command, CommandOutcome, End, Ending, Stream};
+pub use command::{Command, CommandOutcome, End, Ending, Stream, default_shell};
 pub use diff::unified;
 pub use error::WorkspaceError;
 pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
 pub use git_config::GitConfig;
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};
+pub use links::TooMany;
 pub use path::{WorkPath, protected};
 pub use programs::Program;
 pub use sandbox::{Confined, Level, Network, Note, Sandbox, Tier, Wall};

@@ -1,4 +1,4 @@
-//! Links: where a path that a command names leads, seen before the command runs.
+//! Links: where a path that a command names leads, and what links it may meet, seen before the command runs.
 //!
 //! The file tools cannot be led out of the workspace: the kernel sees to that. A command opens what it wants, so a link in the way is
 //! looked for when the command is judged. It may be changed before the command runs; that is what the sandbox is for.
@@ -14,8 +14,17 @@ const MAX_NAMES: usize = 20_000;
 /// More files than these are not followed for one pattern.
 const MAX_PLACES: usize = 2_000;
 
+/// More files than these are not looked through for links.
+const MAX_FILES: usize = 200_000;
+/// Where programs and what they need are installed, for everybody to read.
+const INSTALLED: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/dev/null"];
+
 /// It leads out of the workspace, or may.
 struct Away;
+
+/// There are too many files to look at each.
+#[derive(Debug)]
+pub struct TooMany;
 
 /// A place on the way, links resolved, and whether a link led there.
 type Place = (PathBuf, bool);
@@ -40,6 +49,46 @@ impl Workspace {
             inside.to_str().map(|inside| if inside.is_empty() { ".".to_owned() } else { inside.to_owned() })
         });
         inside.collect()
+    }
+}
+
+impl Workspace {
+    /// A link of the workspace that leads out of it, wherever it lies: to something else than a program or what is installed for
+    /// everybody. Blocks for a while: it looks at every file.
+    ///
+    /// # Errors
+    /// There are more than 200,000 files.
+    pub fn stray_link(&self) -> Result<Option<String>, TooMany> {
+        let (mut open, mut count) = (vec![self.root().to_path_buf()], 0);
+        while let Some(folder) = open.pop() {
+            // What we cannot list, a command cannot either.
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                count += 1;
+                if count > MAX_FILES {
+                    return Err(TooMany);
+                }
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => open.push(entry.path()),
+                    Ok(kind) if kind.is_symlink() && self.strays(&entry.path()) => {
+                        let path = entry.path();
+                        return Ok(Some(
+                            path.strip_prefix(self.root()).unwrap_or(&path).to_string_lossy().into_owned(),
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a link leads out of the workspace, and not to a program.
+    fn strays(&self, link: &Path) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        // Nothing can be read through one that leads nowhere.
+        let Ok(real) = link.canonicalize() else { return false };
+        let program = || real.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
+        !real.starts_with(self.root()) && !INSTALLED.iter().any(|place| real.starts_with(place)) && !program()
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
     let (workspace, rules) = place(Path::new("."), &arguments.rules, None)?;
     let command = line(&arguments.command);
     let gathered = sabir_tools::gather(&workspace, &config::command_environment(), &command);
-    let facts = Facts { shell: shell(arguments.shell.as_deref())?, ..gathered };
+    let facts = Facts { shell: shell(arguments.shell.as_deref())?.unwrap_or(gathered.shell), ..gathered };
     let judgement = rules.decide(&Access::Command { command, facts, beyond: Beyond::Nothing });
     match arguments.output {
         Whole::Json => print::json(&judgement_json(&judgement)),
@@ -90,14 +90,15 @@ fn place(folder: &Path, options: &RuleOptions, mode: Option<&str>) -> Result<(Wo
     Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
 }
 
-/// The shell of the option, of `SABIR_SHELL`, or bash: by name or path.
-fn shell(named: Option<&str>) -> Result<Shell, Failure> {
+/// The shell of the option, or of `SABIR_SHELL`, by name or path, if there is one.
+fn shell(named: Option<&str>) -> Result<Option<Shell>, Failure> {
     let set = std::env::var("SABIR_SHELL").ok().filter(|name| !name.is_empty());
-    let name = named.map(str::to_owned).or(set).unwrap_or_else(|| "bash".to_owned());
+    let Some(name) = named.map(str::to_owned).or(set) else { return Ok(None) };
     match name.rsplit('/').next() {
-        Some("bash" | "sh" | "dash") => Ok(Shell::Bash),
-        Some("zsh") => Ok(Shell::Zsh),
-        _ => Err(Failure::usage(format!("the shell `{name}` is not known: bash or zsh"))),
+        Some("bash") => Ok(Some(Shell::Bash)),
+        Some("sh" | "dash") => Ok(Some(Shell::Plain)),
+        Some("zsh") => Ok(Some(Shell::Zsh)),
+        _ => Err(Failure::usage(format!("the shell `{name}` is not known: bash, sh or zsh"))),
     }
 }
 

@@ -15,6 +15,20 @@ pub struct Facts {
     /// Paths that the line names ([`needs`](super::needs)) and that links lead elsewhere: to this path in the workspace, or out of
     /// it, or where it cannot be said.
     pub links: Vec<(String, Option<String>)>,
+    /// Where links lead that a program meets on its own way.
+    pub roaming: Roaming,
+}
+
+/// Where the links of a workspace lead, wherever they lie in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Roaming {
+    /// They were not looked at, or there are too many files.
+    #[default]
+    Unknown,
+    /// None leads out of the workspace, but to programs.
+    Inside,
+    /// This one does.
+    Outside(String),
 }
 
 /// What has to be known to judge a command line.
@@ -25,14 +39,18 @@ pub struct Needs {
     /// The paths inside the workspace that it names, as it spells them, each with whether it is a pattern of the shell. There are
     /// more than these if there are very many.
     pub paths: Vec<(String, bool)>,
+    /// Whether a program of it follows links that it meets.
+    pub roams: bool,
 }
 
 /// A shell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shell {
-    /// bash, or a POSIX shell that does less.
+    /// bash.
     #[default]
     Bash,
+    /// A shell that knows no more than POSIX says: `[[` is a program there, and braces are letters.
+    Plain,
     /// zsh, whose own expansions can run commands. Only what means the same in both is judged.
     Zsh,
 }

@@ -8,7 +8,7 @@ use super::word::{Form, Word};
 pub(crate) type Run = Vec<Word>;
 
 /// Tests and actions that take a value and have no effect, then those that take none.
-const VALUED: [&str; 27] = [
+const VALUED: [&str; 34] = [
     "-name",
     "-iname",
     "-path",
@@ -36,8 +36,15 @@ const VALUED: [&str; 27] = [
     "-links",
     "-printf",
     "-lname",
+    "-ilname",
+    "-inum",
+    "-uid",
+    "-gid",
+    "-fstype",
+    "-used",
+    "-newerct",
 ];
-const PLAIN: [&str; 22] = [
+const PLAIN: [&str; 28] = [
     "-print",
     "-print0",
     "-ls",
@@ -60,6 +67,12 @@ const PLAIN: [&str; 22] = [
     "-readable",
     "-executable",
     "-quit",
+    "-nouser",
+    "-nogroup",
+    "-daystart",
+    "-noleaf",
+    "-writable",
+    "-follow",
 ];
 
 /// The commands that find would run; everything else of it only looks.
@@ -77,7 +90,7 @@ pub(crate) fn runs(words: &[Word], ground: Ground<'_>) -> Result<Vec<Run>, Strin
         let name = word.known().ok_or_else(|| format!("{} is not certain, and may be an action of find", word.raw))?;
         match name {
             "-exec" => found.push(command(&mut words)?),
-            "-newer" | "-samefile" => {
+            "-newer" | "-anewer" | "-cnewer" | "-samefile" => {
                 let path = words.next().ok_or("find needs a file")?;
                 readable(path, ground.folder, ground.root)?;
             }

@@ -22,7 +22,23 @@ pub(crate) fn split<'a>(words: &'a [Word], ground: Ground<'_>) -> Result<Git<'a>
     let (mut folder, mut rest) = (ground.folder.clone(), words);
     while let Some((word, behind)) = rest.split_first() {
         match word.known() {
-            Some("-P" | "--no-pager" | "--no-optional-locks" | "--literal-pathspecs") => rest = behind,
+            Some(
+                "-P"
+                | "--no-pager"
+                | "--no-optional-locks"
+                | "--literal-pathspecs"
+                | "--no-replace-objects"
+                | "--glob-pathspecs"
+                | "--noglob-pathspecs"
+                | "--icase-pathspecs",
+            ) => rest = behind,
+            Some("-c") => {
+                let (setting, behind) = behind.split_first().ok_or("-c needs a setting")?;
+                if !setting.known().is_some_and(harmless) {
+                    return Err(format!("the setting {} is not known to be harmless", setting.raw));
+                }
+                rest = behind;
+            }
             Some("-C") => {
                 let (path, behind) = behind.split_first().ok_or("-C needs a folder")?;
                 let path = path.known().ok_or_else(|| format!("the folder {} is not certain", path.raw))?;
@@ -41,7 +57,7 @@ impl Git<'_> {
     /// # Errors
     /// Why not, in words.
     pub(crate) fn looks(&self, facts: &Facts, wanted: &mut Vec<String>) -> Result<(), String> {
-        let (name, rest) = self.words.split_first().ok_or("git prints its help")?;
+        let Some((name, rest)) = self.words.split_first() else { return Ok(()) };
         let name = name.known().ok_or_else(|| format!("what {} becomes is not known", name.raw))?;
         let nested = rest.first().and_then(Word::known).map(|second| format!("{name} {second}"));
         let found = |name: &str| ROWS.iter().find(|row| row.names.contains(&name));
@@ -53,7 +69,7 @@ impl Git<'_> {
             }
         };
         row.allows(rest, Ground { folder: &self.folder, root: &facts.root })?;
-        if matches!(name, "--version" | "version") {
+        if matches!(name, "--version" | "version" | "--help" | "help" | "--exec-path") {
             return Ok(());
         }
         let folder = self.folder.path().ok_or("where git would run is not certain")?;
@@ -79,35 +95,43 @@ impl Git<'_> {
 
 const ROWS: &[Row] = &[
     Row::new(&["status"], "-s -b -v -u=? -z --short --branch --show-stash --porcelain=? --long --untracked-files=? --ignored=? --ignore-submodules=? --column=? --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames=?", Paths),
-    Row::new(&["diff", "diff-tree", "diff-index", "diff-files"], DIFF, Paths),
-    Row::new(&["log", "show", "whatchanged"], LOG, Paths),
-    Row::new(&["rev-list"], "-n= -# --count --all --oneline --reverse --max-count= --since= --until= --after= --before= --author= --grep= --merges --no-merges --first-parent --left-right --objects --parents --abbrev-commit --branches=? --tags=? --remotes=? --not --skip= --topo-order --date-order", Paths),
+    Row::new(&["diff", "diff-tree", "diff-index", "diff-files"], DIFF, Paths).also(no_programs),
+    Row::new(&["log", "show", "whatchanged"], LOG, Paths).also(no_programs),
+    Row::new(&["rev-list"], "-n= -# --count --all --oneline --reverse --max-count= --since= --until= --after= --before= --author= --grep= --merges --no-merges --first-parent --left-right --objects --parents --abbrev-commit --branches=? --tags=? --remotes=? --not --skip= --topo-order --date-order --format= --pretty=? --timestamp --disk-usage=? --ancestry-path=? --boundary --cherry-pick --cherry-mark --left-only --right-only --no-walk=? --min-parents= --max-parents= --committer= -i -E -F --glob= --exclude= --reflog --full-history --quiet --no-commit-header --date=", Paths).also(no_programs),
     Row::new(&["shortlog"], "-s -n -e -c --summary --numbered --email --no-merges --all --since= --until= --after= --before= --group=", Paths),
     Row::new(&["blame", "annotate"], "-L= -w -C=? -M=? -e -l -s -t -f -n -p -c --date= --show-name --show-number --show-email --porcelain --line-porcelain --since= --reverse --first-parent --root --color-lines", Paths),
     Row::new(&["grep"], "-a -i -w -v -h -H -E -G -P -F -n -l -L -c -q -o -p -W -z -A= -B= -C= -e= -f=@ -# --text --ignore-case --word-regexp --invert-match --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column --files-with-matches --files-without-match --name-only --count --quiet --only-matching --show-function --function-context --cached --untracked --heading --break --color=? --no-color --all-match --and --or --not --max-depth= --context= --after-context= --before-context= --max-count= --recursive --no-recursive --full-name --null --threads= -m= -I -r", Paths),
-    Row::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case", Text).also(lists),
+    Row::new(&["branch"], "-a -r -v -vv -q -i --all --remotes --verbose --list --show-current --merged=? --no-merged=? --contains=? --no-contains=? --points-at= --sort= --format= --color=? --no-color --column=? --no-column --abbrev= --no-abbrev --ignore-case -l", Text).also(lists_branches),
     Row::new(&["tag"], "-l -n=? -i --list --sort= --format= --contains=? --no-contains=? --merged=? --no-merged=? --points-at= --column=? --no-column --color=? --ignore-case", Text).also(lists),
-    Row::new(&["remote"], "-v --verbose", Nothing),
+    Row::new(&["remote", "remote show"], "-v --verbose", Nothing),
+    Row::new(&["submodule status"], "--cached --recursive -q --quiet", Nothing),
+    Row::new(&["notes list", "notes show", "bisect log"], "", Text),
+    // Without these it changes files.
+    Row::new(&["apply"], "--stat --numstat --summary --check -p= -R --reverse -v --verbose", Paths).also(only_tells),
+    Row::new(&["bundle verify", "bundle list-heads"], "-q", Paths),
+    Row::new(&["check-ref-format"], "--branch --normalize --allow-onelevel", Text),
+    Row::new(&["check-mailmap", "patch-id", "stripspace", "get-tar-commit-id"], "--stable -s", Text),
     Row::new(&["remote get-url"], "--push --all", Text),
-    Row::new(&["stash list", "stash show"], LOG, Text),
-    Row::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l"], "--global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
+    Row::new(&["stash list", "stash show"], LOG, Text).also(no_programs),
+    Row::new(&["config --get", "config --get-all", "config --get-regexp", "config get", "config list", "config --list", "config -l", "config --get-urlmatch"], "-f=@ --file=@ --global --system --local --worktree --show-origin --show-scope --name-only -z --null --all --default= --type= --bool --int --path", AtMost(2)),
     // With a second operand it sets.
-    Row::new(&["config"], "--global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).also(one_key),
+    Row::new(&["config"], "-f=@ --file=@ --get-regexp --get-all --name-only --global --system --local --worktree --show-origin --show-scope -z --null --type= --bool --int --path --get --list -l --includes", AtMost(1)).also(one_key),
     Row::new(&["hash-object"], "-t= --no-filters", Paths),
     Row::new(&["var"], "", Text).also(no_editor),
-    Row::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default=", Paths),
+    Row::new(&["rev-parse"], "-q --abbrev-ref=? --short=? --verify --show-toplevel --show-prefix --show-cdup --git-dir --git-common-dir --absolute-git-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --symbolic --symbolic-full-name --all --branches=? --tags=? --remotes=? --quiet --show-superproject-working-tree --show-object-format=? --revs-only --no-revs --default= --path-format= --git-path= --shared-index-path --show-ref-format --disambiguate= --since= --until= --local-env-vars --no-flags --flags --not", Paths),
     Row::new(&["ls-files"], "-c -d -o -i -s -u -k -m -z -t -v -f -x= -X=@ --cached --deleted --others --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --exclude= --exclude-standard --error-unmatch --full-name --recurse-submodules --abbrev=? --eol --deduplicate --format=", Paths),
     Row::new(&["ls-tree"], "-d -r -t -l -z --long --name-only --name-status --object-only --full-name --full-tree --abbrev=? --format=", Paths),
-    Row::new(&["cat-file"], "-t -s -e -p", Text),
+    Row::new(&["cat-file"], "-t -s -e -p --batch=? --batch-check=? --batch-all-objects --buffer --unordered --allow-unknown-type", Text),
     Row::new(&["describe"], "--tags --all --long --always --dirty=? --broken=? --abbrev= --candidates= --match= --exclude= --contains --exact-match --first-parent", Text),
     Row::new(&["name-rev"], "--tags --name-only --refs= --all --always --exclude=", Text),
     Row::new(&["merge-base"], "-a --all --octopus --independent --is-ancestor --fork-point", Text),
-    Row::new(&["for-each-ref"], "--count= --sort= --format= --points-at= --merged=? --no-merged=? --contains=? --no-contains=? --ignore-case --exclude= --color=?", Text),
+    Row::new(&["for-each-ref"], "--count= --sort= --format= --points-at= --merged=? --no-merged=? --contains=? --no-contains=? --ignore-case --exclude= --color=? --omit-empty", Text).also(no_programs),
     Row::new(&["show-ref"], "-d -q -s --head --tags --heads --branches --dereference --hash=? --verify --quiet --abbrev=? --exists", Text),
     Row::new(&["show-branch"], "-a -r --all --remotes --current --topo-order --sparse --no-color --color=?", Text),
     // With two operands it sets.
     Row::new(&["symbolic-ref"], "-q --quiet --short --recurse --no-recurse", AtMost(1)),
     Row::new(&["reflog", "reflog show"], LOG, Text).also(no_reflog_change),
+    Row::new(&["reflog list", "reflog exists"], "", Text),
     Row::new(&["cherry"], "-v --abbrev=?", Text),
     Row::new(&["range-diff"], "--no-color --color=? --stat --no-patch -s --creation-factor= --left-only --right-only", Text),
     Row::new(&["worktree list"], "-v -z --porcelain --verbose", Nothing),
@@ -115,6 +139,9 @@ const ROWS: &[Row] = &[
     Row::new(&["check-ignore"], "-v -n -q --verbose --non-matching --quiet --no-index", Paths),
     Row::new(&["check-attr"], "-a --all --cached", Paths),
     Row::new(&["version", "--version"], "--build-options", Nothing),
+    // With a name it opens a manual.
+    Row::new(&["help", "--help"], "-a --all -g --guides", Nothing),
+    Row::new(&["--exec-path", "--html-path", "--man-path", "--info-path"], "", Nothing),
 ];
 
 const DIFF: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -M=? -C=? -B=? -D -S= -G= -l= -W -1 -2 -3 --patch --no-patch --unified= --raw --patch-with-raw \
@@ -124,7 +151,8 @@ const DIFF: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -M=? -C=? -B=? -D -S
     --no-relative --text --ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines \
     --inter-hunk-context= --function-context --exit-code --quiet --no-ext-diff --no-textconv --ignore-submodules=? --src-prefix= \
     --dst-prefix= --no-prefix --line-prefix= --cached --staged --merge-base --minimal --patience --histogram --diff-algorithm= --anchored= \
-    --submodule=? --compact-summary --cc --root --no-commit-id --ours --theirs --base --indent-heuristic --default-prefix";
+    --submodule=? --compact-summary --cc --root --no-commit-id --ours --theirs --base --indent-heuristic --default-prefix --no-index -I= --ignore-matching-lines= --skip-to= --rotate-to= --color-moved-ws= --no-indent-heuristic \
+    --output-indicator-new= --output-indicator-old= --output-indicator-context= --combined-all-paths --cumulative";
 const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=? -C=? -B=? -D -S= -G= -l= -W -n= -# -L= --patch --no-patch --unified= --raw \
     --stat=? --numstat --shortstat --dirstat=? --summary --patch-with-stat --name-only --name-status --color=? --no-color --color-moved=? \
     --color-words=? --word-diff=? --no-renames --check --full-index --binary --abbrev=? --find-renames=? --find-copies=? --find-copies-harder \
@@ -138,7 +166,71 @@ const LOG: &str = "-p -u -s -U= -R -a -b -w -z -r -t -m -c -i -E -F -P -g -q -M=
     --simplify-by-decoration --full-history --dense --sparse --simplify-merges --ancestry-path=? --date-order --author-date-order \
     --topo-order --reverse --no-walk=? --pretty=? --format= --abbrev-commit --no-abbrev-commit --no-notes --notes=? --relative-date --date= \
     --parents --children --left-right --no-graph --encoding= --expand-tabs=? --no-expand-tabs --log-size --use-mailmap --mailmap \
-    --no-mailmap --clear-decorations --count -1 -2 -3 -4 -5";
+    --no-mailmap --clear-decorations --line-prefix= -I= --ignore-matching-lines= --skip-to= --rotate-to= --color-moved-ws= \
+    --src-prefix= --dst-prefix= --default-prefix --output-indicator-new= --output-indicator-old= --output-indicator-context= \
+    --diff-merges= --no-diff-merges --dd --remove-empty --show-pulls --exclude-first-parent-only --ignore-missing --show-linear-break=? \
+    --word-diff-regex= --ignore-cr-at-eol --inter-hunk-context= --indent-heuristic --patch-with-raw --rename-empty --anchored= \
+    --exit-code --combined-all-paths --count -1 -2 -3 -4 -5";
+
+/// Settings of `-c` that only change how something is printed.
+fn harmless(setting: &str) -> bool {
+    let Some((key, value)) = setting.split_once('=') else { return false };
+    let (key, word) = (key.to_ascii_lowercase(), value.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    match key.as_str() {
+        "core.pager" | "pager.log" | "pager.diff" | "pager.show" | "pager.branch" => matches!(value, "cat" | ""),
+        "core.fsmonitor" | "log.showsignature" => value == "false",
+        "core.quotepath"
+        | "core.abbrev"
+        | "diff.renames"
+        | "diff.noprefix"
+        | "diff.mnemonicprefix"
+        | "diff.context"
+        | "diff.algorithm"
+        | "log.date"
+        | "log.decorate"
+        | "column.ui"
+        | "status.short"
+        | "status.branch"
+        | "core.precomposeunicode"
+        | "grep.linenumber"
+        | "advice.detachedhead" => word,
+        key => key.starts_with("color.") && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'.') && word,
+    }
+}
+
+/// Neither gpg, which formats can ask for what a signature is worth, nor the programs of a repository that the history links to.
+fn no_programs(seen: &Seen<'_>) -> Result<(), String> {
+    let mut formats = ["--format=", "--pretty=?"].into_iter().flat_map(|option| seen.values(option));
+    match formats.find(|format| format.known().is_none_or(asks_gpg)) {
+        Some(_) => Err("the format may run gpg".to_owned()),
+        None if seen.values("--submodule=?").all(|value| matches!(value.known(), Some("log" | "short"))) => Ok(()),
+        None => Err("it looks into other repositories".to_owned()),
+    }
+}
+
+/// `%G?` of commits and `%(signature)` of references, or the same with a sign in front.
+fn asks_gpg(format: &str) -> bool {
+    let signed = |rest: &str| rest.trim_start_matches(['+', '-', ' ']).starts_with('G') || rest.contains("signature");
+    format.split('%').skip(1).any(signed)
+}
+
+/// It says that it only tells what it would do.
+fn only_tells(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.has(&["--stat", "--numstat", "--summary", "--check"]) {
+        true => Ok(()),
+        false => Err("it changes files".to_owned()),
+    }
+}
+
+/// `-l` lists, and made a log of references before Git 2.20: then it stands alone or in front of a pattern.
+fn lists_branches(seen: &Seen<'_>) -> Result<(), String> {
+    let patterns = seen.operands.iter().all(|word| word.known().is_some_and(|name| name.contains('*')));
+    match seen.has(&["-l"]) {
+        true if patterns => no_programs(seen),
+        true => Err("it may make a branch".to_owned()),
+        false => lists(seen),
+    }
+}
 
 /// `git branch NAME` and `git tag NAME` make one, unless something says that they list.
 fn lists(seen: &Seen<'_>) -> Result<(), String> {
@@ -146,14 +238,15 @@ fn lists(seen: &Seen<'_>) -> Result<(), String> {
         ["--list", "--merged=?", "--no-merged=?", "--contains=?", "--no-contains=?", "--points-at=", "-l"];
     match seen.operands.first() {
         Some(word) if !seen.has(&LIST) => Err(format!("it may make or change {}", word.raw)),
-        _ => Ok(()),
+        _ => no_programs(seen),
     }
 }
 
 /// `git config NAME` prints; words without a point are its subcommands.
 fn one_key(seen: &Seen<'_>) -> Result<(), String> {
+    let reads = seen.has(&["--get", "--get-all", "--get-regexp"]);
     match seen.operands.first() {
-        Some(word) if !word.known().is_some_and(|key| key.contains('.')) => {
+        Some(word) if !reads && !word.known().is_some_and(|key| key.contains('.')) => {
             Err(format!("{} may be more than the name of a setting", word.raw))
         }
         _ => Ok(()),
@@ -168,6 +261,7 @@ fn no_editor(seen: &Seen<'_>) -> Result<(), String> {
 }
 
 fn no_reflog_change(seen: &Seen<'_>) -> Result<(), String> {
+    no_programs(seen)?;
     match seen.operands.first().map(|word| word.known()) {
         Some(Some("expire" | "delete" | "drop" | "exists" | "write") | None) => {
             Err("it may change the log of references".to_owned())

@@ -54,6 +54,8 @@ pub(crate) struct Seen<'a> {
     /// Options as the row writes them, with the certain part of their values.
     pub(crate) options: Vec<(&'a str, Option<Value<'a>>)>,
     pub(crate) operands: Vec<&'a Word>,
+    /// Whether an option stands behind an operand: some programs take it for one as well.
+    pub(crate) late: bool,
 }
 
 /// The value of an option.
@@ -138,6 +140,7 @@ impl Row {
             if let Form::Odd(odd) = word.form {
                 return Err(format!("{} holds {odd}", word.raw));
             }
+            seen.late |= !seen.operands.is_empty() && word.may_be_option();
             match word.known() {
                 // xxd takes it for a file, and a second file is written.
                 Some("--") if matches!(self.operands, Operands::AtMost(_)) => return Err(not_judged("--")),
@@ -149,13 +152,15 @@ impl Row {
                         }
                     }
                 }
+                // What only prints its words prints these, too: `echo ---`.
+                Some(_) if self.tame && self.operands == Operands::Text => seen.operands.push(word),
                 Some(text) if text.len() > 1 && text.starts_with("--") => {
                     self.long(text, &mut words, &mut seen, ground)?
                 }
                 Some(text) if text.len() > 1 && text.starts_with('-') => {
                     self.short(text, &mut words, &mut seen, ground)?;
                 }
-                None if word.may_be_option() && !self.tame => self.open(word)?,
+                None if word.may_be_option() && !self.tame => seen.options.push(self.open(word)?),
                 _ => seen.operands.push(word),
             }
         }
@@ -163,10 +168,12 @@ impl Row {
     }
 
     /// A word that begins like an option and goes on with something unknown.
-    fn open(&self, word: &Word) -> Result<(), String> {
+    fn open<'a>(&self, word: &'a Word) -> Result<(&'static str, Option<Value<'a>>), String> {
         let name = word.head().split_once('=').map(|(name, _)| name).filter(|name| name.starts_with("--"));
         match name.and_then(|name| self.find(name)) {
-            Some((_, Takes::Text | Takes::Attached)) if word.form != Form::Fields => Ok(()),
+            Some((option, Takes::Text | Takes::Attached)) if word.form != Form::Fields => {
+                Ok((option, Some(Value::Next(word))))
+            }
             _ => Err(format!("{} may turn out to be an option", word.raw)),
         }
     }

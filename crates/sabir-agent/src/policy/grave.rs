@@ -72,7 +72,7 @@ fn repository(word: &Word) -> bool {
 }
 
 fn outside(word: &Word) -> bool {
-    word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
+    word.text.starts_with(['/', '~']) || word.raw.starts_with('~') || word.text.split('/').any(|part| part == "..")
 }
 
 fn git(words: &[&str]) -> bool {

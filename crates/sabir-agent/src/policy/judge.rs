@@ -1,5 +1,6 @@
 //! The walk over a command line: every part of it is judged, and the strictest part decides.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use brush_parser::ast::{
@@ -14,7 +15,7 @@ use super::feed::{Feed, redirected};
 use super::place::Folder;
 use super::programs::{may_name, may_set};
 use super::word::{Bound, Form, Scanned, Trait, Word, is_one_word, scan};
-use super::{Named, Rules, Segment, line};
+use super::{Named, Rules, Segment, braces, line};
 
 /// How deep lines may lie in lines: `$(…)`, `bash -c`, `eval`.
 const MAX_LINES: usize = 8;
@@ -66,6 +67,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) text: String,
     /// Whether a rule of the user's asks.
     pub(crate) asked_by_rule: bool,
+    /// Whether a program follows links that it meets.
+    pub(crate) roams: bool,
     /// What standard input is known to hold.
     pub(crate) input: Feed,
     /// Whether a plain shell reads the line, for which `[[` is a word like any other.
@@ -299,16 +302,23 @@ impl Judge<'_> {
                 }
             }
             CompoundCommand::CaseClause(clause) => {
-                self.quiet_words(std::iter::once(&clause.value), scope);
+                self.quiet_words(std::iter::once(clause.value.value.as_str()), scope);
                 let before = scope.clone();
                 for case in &clause.cases {
-                    self.quiet_words(case.patterns.iter(), &before);
+                    self.quiet_words(case.patterns.iter().map(|word| word.value.as_str()), &before);
                     let mut after = before.clone();
                     if let Some(list) = &case.cmd {
                         self.list(list, &mut after);
                     }
                     scope.merge(&after);
                 }
+            }
+            // Numbers and signs; a plain shell would run a command, and write where a sign points.
+            CompoundCommand::Arithmetic(command)
+                if !self.plain
+                    && command.expr.value.chars().all(|c| c.is_ascii_digit() || "+-*/%<>=!&| ".contains(c)) =>
+            {
+                self.push(&compound.to_string(), Finding::allow("only computes"));
             }
             CompoundCommand::Arithmetic(_) | CompoundCommand::ArithmeticForClause(_) => {
                 self.push(&compound.to_string(), Finding::ask("arithmetic can run commands"));
@@ -327,9 +337,11 @@ impl Judge<'_> {
         if !may_name(name) || in_zsh && (clause.values.is_none() || !is_common(name)) {
             self.push(&format!("for {name}"), Finding::ask(format!("{name} may be a variable that programs look at")));
         }
-        self.quiet_words(clause.values.iter().flatten(), scope);
-        for value in clause.values.iter().flatten() {
-            let word = self.scan(&value.value, scope).word;
+        let values = clause.values.iter().flatten();
+        let values: Vec<Cow<'_, str>> = values.flat_map(|value| self.expanded(&value.value)).collect();
+        self.quiet_words(values.iter().map(Cow::as_ref), scope);
+        for value in &values {
+            let word = self.scan(value, scope).word;
             let inside = super::place::readable(&word, &Folder::root(), "").is_ok() && !word.text.contains("..");
             known = match word.form {
                 Form::Literal | Form::Glob(_) | Form::Field(_) => known.map(|known| Trait {
@@ -380,21 +392,42 @@ impl Judge<'_> {
     }
 
     /// Words that run nothing by themselves: what they expand may.
-    fn quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a brush_parser::ast::Word>, scope: &Scope) {
+    fn quiet_words<'a>(&mut self, words: impl Iterator<Item = &'a str>, scope: &Scope) {
         for word in words {
-            let scanned = self.scan(&word.value, scope);
+            let scanned = self.scan(word, scope);
             if let Some(finding) = self.paths(std::slice::from_ref(&scanned.word), scope) {
-                self.push(&word.value, finding);
+                self.push(word, finding);
             }
             if let Form::Odd(odd) = scanned.word.form {
-                self.push(&word.value, Finding::ask(format!("it holds {odd}")));
+                self.push(word, Finding::ask(format!("it holds {odd}")));
             }
             self.commands(&scanned, scope);
         }
     }
 
     pub(crate) fn scan(&self, raw: &str, scope: &Scope) -> Scanned {
-        scan(raw, self.facts.shell, &|name| scope.bound.get(name).cloned())
+        let plain = self.plain && self.facts.shell == Shell::Bash;
+        scan(raw, if plain { Shell::Plain } else { self.facts.shell }, &|name| {
+            scope.bound.get(name).cloned().or_else(|| self.here(name, scope))
+        })
+    }
+
+    /// `$PWD`, which nothing but `cd` sets unasked.
+    fn here(&self, name: &str, scope: &Scope) -> Option<Bound> {
+        let root = Some(self.facts.root.as_str()).filter(|root| !root.is_empty() && name == "PWD")?;
+        let here = match scope.folder.path()? {
+            "." => root.to_owned(),
+            folder => format!("{root}/{folder}"),
+        };
+        Some(Bound::Literal(here))
+    }
+
+    /// The words that a word is before all else: more than one where it holds braces.
+    pub(crate) fn expanded<'w>(&self, raw: &'w str) -> Vec<Cow<'w, str>> {
+        match braces::expand(raw).filter(|_| !self.plain) {
+            Some(words) => words.into_iter().map(Cow::Owned).collect(),
+            None => vec![Cow::Borrowed(raw)],
+        }
     }
 
     /// Judges the lines of a word's `$(…)`.

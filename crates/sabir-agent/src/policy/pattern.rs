@@ -129,8 +129,9 @@ fn path(glob: &str) -> Option<Pattern> {
     Some(Pattern::Path(if plain.is_empty() { "**".to_owned() } else { plain }))
 }
 
+/// Something in the home folder is named by its path, not by what is before it.
 fn is_odd(word: &Word) -> bool {
-    matches!(word.form, Form::Odd(_) | Form::Fields)
+    matches!(word.form, Form::Odd(_) | Form::Fields) || word.raw.starts_with('~')
 }
 
 fn allowed(pattern: &str, word: &Word) -> bool {

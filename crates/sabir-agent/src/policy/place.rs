@@ -95,7 +95,8 @@ pub(crate) fn readable(word: &Word, folder: &Folder, root: &str) -> Result<(), S
             let up = word
                 .text
                 .split('/')
-                .any(|part| part.strip_prefix('.').is_some_and(|rest| rest.starts_with(['*', '?', '['])));
+                .filter_map(|part| part.strip_prefix('.').filter(|rest| !rest.starts_with("[!.]")))
+                .any(|rest| rest.starts_with(['*', '?', '[']));
             if up {
                 return Err(format!("{} may lead out of the folder", word.raw));
             }

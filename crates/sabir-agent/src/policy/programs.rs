@@ -21,99 +21,162 @@ const ROWS: &[Row] = &[
     Row::new(&["pwd"], "-L -P", Nothing),
     Row::new(&["type"], "-a -t -p -P -f", Text).also(plain_names),
     Row::new(&["wait"], "", Nothing),
-    Row::new(&["sleep", "seq"], "-w -s= -f=", Text),
+    Row::new(&["sleep", "seq"], "-w -s= -f= -#", Text),
     Row::new(&["expr"], "", Text).tame(),
     Row::new(&["which"], "-a -s", Text),
+    Row::new(&["whereis"], "-b -m -s -l -u", Text).also(plain_names),
+    Row::new(&["whatis", "apropos"], "-l -e -w -r -s=", Text).also(plain_names),
     Row::new(&["basename", "dirname"], "-a -s= -z --suffix= --multiple --zero", Text).tame(),
     Row::new(
         &["date"],
-        "-u -R -I=? -d= --date= --utc --universal --iso-8601=? --rfc-3339= --rfc-email",
+        "-u -R -I=? -d= -r=@ --date= --reference=@ --utc --universal --iso-8601=? --rfc-3339= --rfc-email --debug",
         Text,
     )
     .also(only_formats),
-    Row::new(&["cal"], "-1 -3 -y -m -j", Text),
+    Row::new(&["cal"], "-1 -3 -y -m -j -n= -w", Text),
     // The machine.
-    Row::new(&["whoami", "logname", "tty", "groups", "arch", "nproc"], "--all -s", Nothing),
+    Row::new(&["whoami", "logname", "tty", "groups", "arch"], "--all -s", Nothing),
     Row::new(&["hostname"], "-s -f -i -I -d", Nothing),
     Row::new(&["uname"], "-a -s -n -r -v -m -p -i -o --all", Nothing),
     Row::new(&["id"], "-u -g -G -n -r", Text),
+    Row::new(&["hostid", "users", "lsmem", "lslogins", "times", "uuidgen"], "", Nothing),
+    Row::new(&["lsb_release"], "-a -d -s -i -r -c", Nothing),
+    Row::new(&["last", "lastlog"], "-n= -# -x -F -a -w", Nothing),
     Row::new(&["uptime"], "-p -s", Nothing),
     Row::new(&["free"], "-h -m -g -k -b -t -w", Nothing),
     Row::new(&["df"], "-h -H -k -m -T -i -a -P -l --total", Text),
-    Row::new(&["lscpu", "lsblk"], "", Nothing),
+    Row::new(&["lscpu"], "-e=? -p=? -J -x -a --json --all", Nothing),
+    Row::new(&["lsblk"], "-f -l -o= -J -a -b -d -p -n -t -S -m --json --all --bytes --output= --fs --list --noheadings", Text).also(plain_names),
+    Row::new(&["findmnt"], "-l -t= -o= -n -J -a -T=@ -D --df --json --noheadings --output= --types=", Text),
+    // Other options close connections, or write what is found; names of machines are asked for in the network.
+    Row::new(&["ss"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -m --tcp --udp --listening --numeric --processes --all", Nothing),
+    Row::new(&["netstat"], "-t -u -l -n -p -a -x -s -e -4 -6 -o -i -r --tcp --udp --listening --numeric --programs --all --route", Nothing).also(in_numbers),
+    Row::new(&["lsof"], "-i=? -n -P -p= -u= -t -c= -a", Text).also(in_numbers),
+    Row::new(&["ip"], "-4 -6 -br -o -j -c -s -brief -json -oneline", Text).also(ip_shows),
+    Row::new(&["ifconfig"], "-a -s", Nothing),
+    Row::new(&["getent"], "", Text).also(local_names),
+    Row::new(&["pstree"], "-a -c -h -l -n -p -u -s -A -T", Text),
+    Row::new(&["pidof"], "-s -x -c", Text),
+    Row::new(&["pmap"], "-x -d -q -X", Text),
+    Row::new(&["dmesg"], "-T -x -t -k -u -e -l= -f= --ctime --decode --kernel --level= --facility= --nopager -P", Nothing),
+    Row::new(&["tput"], "", Text).also(asks_terminal),
+    Row::new(&["stty"], "-a -g", Nothing),
+    Row::new(&["dpkg", "dpkg-query"], "-l -s -S -L -W -f= --list --status --search --listfiles --show --showformat= --print-architecture", Text).also(first_is_option),
     Row::new(&["ps"], "-e -f -a -x -u= -p= -o= -A -l -L -w -H --sort= --no-headers --forest -C=", Text).also(ps_words),
     Row::new(&["pgrep"], "-f -l -a -x -n -o -c -u= -P=", Text),
     Row::new(&["printenv"], "", Text),
     Row::new(&["locale"], "-a", Nothing),
     // Files.
-    Row::new(&["ls"], LS, Paths).tame(),
-    Row::new(&["tree"], "-a -d -L= -I= -P= -f -i -s -h -D -F -C -n --noreport --dirsfirst --gitignore --prune --du -J", Paths),
+    Row::new(&["ls", "dir", "vdir"], LS, Paths).tame(),
+    Row::new(&["eza", "exa"], EZA, Paths),
+    Row::new(&["tree"], "-a -d -l -L= -I= -P= -f -i -s -h -D -F -C -n -v -t -c -r -p -u -g -q -N -Q -A -S -x -X --noreport --dirsfirst --gitignore --prune --du -J --filelimit= --charset= --sort= --si --inodes --matchdirs --ignore-case --filesfirst", Paths),
     Row::new(&["cat"], "-A -b -e -E -n -s -t -T -u -v --number --show-all --show-ends --show-tabs --squeeze-blank", Paths).tame(),
+    Row::new(&["bat", "batcat"], BAT, Paths).also(no_cache),
     Row::new(&["tac", "rev"], "-b -r -s=", Paths).tame(),
+    Row::new(&["pr"], "-# -d -t -T -h= -l= -w= -W= -n=? -s=? -S=? -o= -m -a -f -F -e=? -i=? -J -N= -r -v -D= --columns= --double-space --header= --length= --merge --omit-header --width= --page-width= --number-lines=?", Paths).also(no_plus_files),
+    Row::new(&["namei"], "-x -m -o -l -v -n --modes --owners --long --mountpoints --nosymlinks --vertical", Paths),
     Row::new(&["head", "tail"], "-n= -c= -q -v -z -# --lines= --bytes= --quiet --silent --verbose", Paths).also(no_plus_files),
     Row::new(&["nl"], "-b= -n= -w= -s= -v= -i= -a -h= -f= -d= -l= -p", Paths),
     Row::new(&["wc"], "-c -l -m -w -L --lines --words --bytes --chars --max-line-length", Paths).tame(),
-    Row::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference", Paths).tame(),
+    Row::new(&["stat"], "-c= -f -L -t --format= --printf= --terse --dereference --file-system", Paths).tame(),
     Row::new(&["file"], "-b -i -L -h -k -n -N -r -z --brief --mime --mime-type --mime-encoding --dereference", Paths),
-    Row::new(&["du"], "-h -s -a -c -k -m -b -d= -L -x -S --max-depth= --exclude= --apparent-size --total --summarize --human-readable --all", Paths).tame(),
+    Row::new(&["du"], "-h -s -a -c -k -m -b -d= -L -x -S --max-depth= --exclude= --apparent-size --total --summarize --human-readable --all -t= -0 -l -P -D -H -B= --threshold= --time=? --si --inodes --one-file-system --separate-dirs --block-size= --bytes --null --dereference --no-dereference", Paths).tame(),
     Row::new(&["readlink", "realpath"], "-f -e -m -n -q -s -z --relative-to=@ --relative-base=@ --canonicalize", Paths).tame(),
     Row::new(&["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum", "cksum", "sum"], "-b -t -z --tag --binary --text", Paths).tame(),
+    Row::new(&["shasum"], "-a= -b -t -0 -1 --algorithm= --binary --text --tag", Paths),
     Row::new(&["cmp"], "-s -l -b -n= -i= --silent --quiet --verbose --print-bytes", Paths).tame(),
+    // The other options of sdiff write, or name the program that compares.
+    Row::new(&["sdiff"], "-s -l -w= -i -b -W -B -E -t -d -a --suppress-common-lines --width= --ignore-case", Paths),
+    Row::new(&["diff3"], "-m -e -E -A -x -X -3 -i -T -a -L= --merge --show-all --show-overlap --easy-only --text --label=", Paths),
+    Row::new(&["wdiff"], "-n -1 -2 -3 -s -i -w= -x= -y= -z= --no-common --no-deleted --no-inserted --statistics --ignore-case", Paths),
     Row::new(&["comm"], "-1 -2 -3 -z --check-order --nocheck-order --total --output-delimiter=", Paths).tame(),
     Row::new(&["diff"], DIFF, Paths).tame(),
     Row::new(&["strings"], "-a -n= -t= -e= -f -#", Paths).also(no_responses),
-    Row::new(&["hexdump"], "-C -n= -s= -v -b -c -d -o -x", Paths),
+    Row::new(&["objdump"], "-d -D -t -T -h -x -f -p -s -r -R -C -a -j= -M= --disassemble=? --syms --section-headers --file-headers --no-show-raw-insn --demangle", Paths).also(no_responses),
+    Row::new(&["addr2line"], "-e=@ -f -C -p -i -a", Text).also(no_responses),
+    Row::new(&["c++filt"], "-n -t -i -p", Text).also(no_responses),
+    Row::new(&["hexdump", "hd"], "-C -n= -s= -v -b -c -d -o -x", Paths),
     Row::new(&["od"], "-A= -t= -N= -j= -v -w=? -c -x -b -d -o", Paths).tame(),
     // `xxd in out` writes.
-    Row::new(&["xxd"], "-l= -s= -c= -g= -p -b -u -i -e", AtMost(1)).lone(),
+    Row::new(&["xxd"], "-l= -s= -c= -g= -p -ps -b -u -i -e -r -E -d -o=", AtMost(1)).lone().also(options_first),
     Row::new(&["jq"], JQ, Then(1)).also(no_modules),
+    Row::new(&["yq"], "-r -o= -p= -P -M -C -N -e -j -c --output-format= --input-format= --prettyPrint --no-colors --no-doc --exit-status --raw-output", Then(1)).also(scripts::yq),
     // Text.
     Row::new(&["grep", "egrep", "fgrep"], GREP, Then(1)).tame(),
     Row::new(&["rg"], RG, Then(1)).also(rg_lists),
+    Row::new(&["zgrep", "xzgrep", "bzgrep"], "-i -v -c -n -l -h -H -w -x -E -F -o -q -e= -A= -B= -C= -m=", Then(1)).also(named_plainly),
     Row::new(&["ag"], "-l -L -i -c -n -w -Q -v -A= -B= -C= -g= --nocolor --nogroup --files-with-matches --ignore-case", Then(1)),
     Row::new(&["fd", "fdfind"], FD, Then(1)),
     Row::new(&["sort"], SORT, Paths),
     // `uniq in out` writes.
-    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)),
+    Row::new(&["uniq"], "-c -d -D -u -i -z -f= -s= -w= --count --repeated --unique --ignore-case --all-repeated=? --skip-fields= --skip-chars= --check-chars=", AtMost(1)).also(options_first),
     Row::new(&["cut"], "-b= -c= -d= -f= -n -s -z --bytes= --characters= --delimiter= --fields= --only-delimited --complement --output-delimiter=", Paths).tame(),
     Row::new(&["paste"], "-d= -s -z --delimiters= --serial", Paths).tame(),
     Row::new(&["join"], "-1= -2= -a= -e= -i -j= -o= -t= -v= -z --header --check-order --nocheck-order", Paths).tame(),
-    Row::new(&["column"], "-t -s= -o= -c= -x -n -N= --table --separator= --output-separator=", Paths),
+    Row::new(&["column"], "-t -s= -o= -c= -x -n -N= -J -R= -H= -O= -L -e -d --table --separator= --output-separator= --json --table-columns= --table-right= --table-hide=", Paths),
+    Row::new(&["look"], "-a -b -d -f -t=", Then(1)),
+    Row::new(&["col"], "-b -f -p -x -h -l=", Nothing),
+    Row::new(&["colrm"], "", Text),
+    Row::new(&["ul"], "-i -t=", Paths),
+    Row::new(&["iconv"], "-f= -t= -l -c -s --from-code= --to-code= --list --silent", Paths),
     Row::new(&["fold", "fmt"], "-b -s -w= -c -t -u --width= --spaces", Paths).tame(),
     Row::new(&["expand", "unexpand"], "-t= -i -a --tabs= --initial", Paths).tame(),
     Row::new(&["tr"], "-c -C -d -s -t --complement --delete --squeeze-repeats --truncate-set1", Text).tame(),
     Row::new(&["tsort"], "", Paths),
+    Row::new(&["basenc"], "-d -i -w= --base64 --base64url --base32 --base32hex --base16 --base2msbf --base2lsbf --z85 --decode --ignore-garbage --wrap=", Paths),
     Row::new(&["base64", "base32"], "-d -i -w= --decode --ignore-garbage --wrap=", Paths),
     Row::new(&["sed", "gsed"], "-n -e= -E -r -s -u -z --quiet --silent --expression= --regexp-extended --null-data --separate --unbuffered --posix --sandbox", Then(1)).also(scripts::sed),
     Row::new(&["awk", "gawk", "mawk"], "-F= -v= --field-separator= --assign=", Then(1)).also(scripts::awk),
     Row::new(&["shuf"], "-n= -e -i= -r -z", Paths),
-    Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from=", Text).also(no_files),
-    Row::new(&["less", "more"], "", Paths).also(no_plus_files),
+    Row::new(&["bc", "numfmt", "factor"], "-l -q --to= --from= --suffix= --padding= --round= --grouping --header=? --field= -d= --delimiter= --format=", Text).also(no_files),
+    Row::new(&["nproc"], "--all --ignore=", Nothing),
+    Row::new(&["dircolors"], "-p --print-database --print-ls-colors", Nothing),
+    Row::new(&["less", "more"], "-R -S -N -F -X -n -i -M -r -E -s", Paths).also(no_plus_files),
     Row::new(&["tee"], "-a -i", Text).also(only_null),
     // A name with a colon is a file on another machine, fetched by a shell.
     Row::new(&["tar"], "-t -v -z -j -J -f=@ --list --verbose --file=@", Text).also(lists_tar),
     Row::new(&["unzip"], "-l -v", AtMost(1)).also(lists_archive),
-    Row::new(&["zcat", "bzcat", "xzcat"], "", Paths),
+    Row::new(&["zcat", "bzcat", "xzcat", "lzcat", "zstdcat"], "", Paths),
     // Without `-c` or `-l` it puts the file into the place of the other.
-    Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v --stdout --list --decompress", Paths).also(to_stdout),
+    Row::new(&["gzip", "gunzip", "bzip2", "xz"], "-c -d -l -v -t --stdout --list --decompress --test", Paths).also(to_stdout),
     Row::new(&["nm", "size"], "-g -u -n -C -D -A -t", Paths).also(no_responses),
     Row::new(&["readelf"], "-a -h -l -S -s -n -r -d -V -W", Paths).also(no_responses),
-    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "", Nothing),
+    Row::new(&["umask", "jobs", "dirs", "who", "w", "vmstat"], "-l -p -v -a -b -q -H -u -h -s -f -S -w -r", Nothing),
+    // Without a name they print.
+    Row::new(&["alias", "export", "hash", "history", "shopt", "trap"], "-p", Nothing),
+    Row::new(&["help"], "-d -m -s", Text).also(plain_names),
     Row::new(&["ulimit"], "-a -n -H -S", Nothing),
     Row::new(&["getconf"], "-a", Text).also(plain_names),
     // Versions of interpreters; everything else of them runs code.
-    Row::new(&["python", "python3", "ruby", "php", "perl", "gcc", "g++", "clang", "cc", "c++", "cmake"], "--version", Nothing).also(only_version),
-    Row::new(&["node", "npm"], "--version -v", Nothing).also(only_version),
+    // Not of those that look into the folder for what they are to run: cargo and rustc (rust-toolchain.toml), go (go.mod),
+    // mvn (.mvn), yarn (.yarnrc), dotnet (global.json).
+    Row::new(&["python", "python3", "pip", "pip3"], "--version -V", Nothing).also(only_version),
+    Row::new(&["ruby", "php", "perl", "node", "npm", "lua", "deno", "bun", "docker"], "--version -v", Nothing).also(only_version),
+    Row::new(&["gcc", "g++", "clang", "clang++", "cc", "c++", "cmake", "ninja", "make", "gmake", "ld", "gdb", "lldb", "curl", "wget"], "--version", Nothing).also(only_version),
+    Row::new(&["sqlite3", "psql", "uv", "ruff", "nvim", "vim"], "--version", Nothing).also(only_version),
+    Row::new(&["ssh"], "-V", Nothing).also(only_version),
     Row::new(&["java", "javac"], "-version --version", Nothing).also(only_version),
 ];
 
 const LS: &str = "-a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t -T= -u -U -v -w= -x -X -Z -1 -I= \
     --all --almost-all --color=? --classify=? --directory --full-time --group-directories-first --human-readable --inode --ignore= \
-    --recursive --reverse --size --sort= --time= --time-style= --file-type --format= --no-group --numeric-uid-gid --hide= --width=";
+    --recursive --reverse --size --sort= --time= --time-style= --file-type --format= --no-group --numeric-uid-gid --hide= --width= \
+    --zero --hyperlink=? --dereference --dereference-command-line --si --block-size= --author --literal --quote-name --quoting-style= \
+    --show-control-chars --hide-control-chars --context --indicator-style= --kibibytes --escape --ignore-backups --tabsize=";
 const DIFF: &str = "-u -U= -c -C= -q -s -y -r -N -a -b -B -w -i -E -Z -t -d -p -x= -I= -W= -e -n -# --unified=? --context=? --brief \
     --report-identical-files --side-by-side --recursive --new-file --text --ignore-space-change --ignore-blank-lines \
     --ignore-all-space --ignore-case --ignore-trailing-space --color=? --exclude= --width= --suppress-common-lines --minimal \
-    --strip-trailing-cr --no-dereference --left-column --normal --label=";
+    --strip-trailing-cr --no-dereference --left-column --normal --label= -S= -F= -T -X=@ --from-file=@ --to-file=@ --exclude-from=@ \
+    --ignore-matching-lines= --show-function-line= --show-c-function --expand-tabs --initial-tab --tabsize= --ed --rcs \
+    --speed-large-files --ignore-file-name-case --line-format= --old-line-format= --new-line-format= --unchanged-line-format= \
+    --old-group-format= --new-group-format= --changed-group-format= --unchanged-group-format= --starting-file= --horizon-lines=";
+const EZA: &str = "-1 -l -a -d -D -f -F=? -G -x -R -r -h -H -i -m -U -u -g -n -S -b -B -T -L= -s= -t= -I= --long --all --list-dirs --only-dirs \
+    --only-files --oneline --grid --across --recurse --tree --level= --sort= --reverse --group-directories-first --git-ignore \
+    --ignore-glob= --header --icons=? --color=? --no-permissions --no-filesize --no-user --no-time --modified --time= --time-style= \
+    --group --inode --links --blocks --binary --bytes --git";
+const BAT: &str = "-p -pp -n -A -u -S -P -l= -r= -H= -m= --plain --number --show-all --unbuffered --no-pager --language= --line-range= \
+    --highlight-line= --map-syntax= --paging= --style= --color= --decorations= --theme= --tabs= --wrap= --terminal-width= --file-name= \
+    --list-languages --list-themes --squeeze-blank";
 const GREP: &str = "-a -A= -b -B= -c -C= -d= -D= -e= -E -f=@ -F -G -h -H -i -I -l -L -m= -n -o -P -q -r -R -s -T -U -v -w -x -y -z -Z -# \
     --after-context= --before-context= --context= --binary-files= --byte-offset --color=? --colour=? --count --devices= --directories= \
     --exclude= --exclude-dir= --exclude-from=@ --extended-regexp --file=@ --files-with-matches --files-without-match --fixed-strings \
@@ -127,15 +190,22 @@ const RG: &str = "-a -A= -B= -b -c -C= -e= -E= -f=@ -F -g= -H -i -I -j= -l -L -m
     --max-columns= --max-count= --max-depth= --max-filesize= --multiline --multiline-dotall --no-config --no-filename --no-heading \
     --no-ignore --no-ignore-vcs --no-line-number --no-messages --null --only-matching --passthru --pcre2 --pretty --quiet --regexp= \
     --replace= --smart-case --sort= --sortr= --stats --text --threads= --trim --type= --type-list --type-not= --unrestricted \
-    --version --vimgrep --with-filename --word-regexp --no-require-git --no-unicode --include-zero";
+    --version --vimgrep --with-filename --word-regexp --no-require-git --no-unicode --include-zero -d= --type-add= --type-clear= \
+    --no-ignore-parent --no-ignore-dot --no-ignore-global --no-ignore-exclude --no-follow --no-hidden --one-file-system --no-pcre2 \
+    --no-stats --path-separator= --field-match-separator= --field-context-separator= --dfa-size-limit= --regex-size-limit= \
+    --stop-on-nonmatch --max-columns-preview --no-trim --no-multiline --engine= --auto-hybrid-regex --hyperlink-format= --ignore-file=@ \
+    --mmap --no-mmap --line-buffered --block-buffered --binary --null-data --colors=";
 const FD: &str = "-H -I -u -s -i -g -F -a -l -L -p -0 -d= -t= -e= -E= -S= -c= -j= --hidden --no-ignore --no-ignore-vcs --unrestricted \
     --case-sensitive --ignore-case --glob --fixed-strings --absolute-path --follow --full-path --print0 --max-depth= --min-depth= \
-    --exact-depth= --type= --extension= --exclude= --size= --changed-within= --changed-before= --color= --max-results= -1 --regex";
+    --exact-depth= --type= --extension= --exclude= --size= --changed-within= --changed-before= --color= --max-results= -1 --regex \
+    -q --quiet --has-results --base-directory=@ --search-path=@ --no-follow --strip-cwd-prefix=? --threads= --absolute-path --no-require-git \
+    --no-ignore-parent --one-file-system --prune --and= -A --relative-path --path-separator= --show-errors --exact-depth= --owner= -o=";
 const SORT: &str = "-b -d -f -g -i -M -h -n -R -r -V -c -C -k= -m -s -t= -u -z --ignore-leading-blanks --dictionary-order --ignore-case \
     --general-numeric-sort --human-numeric-sort --numeric-sort --reverse --version-sort --check=? --key= --merge --stable \
-    --field-separator= --unique --zero-terminated --random-sort --month-sort";
+    --field-separator= --unique --zero-terminated --random-sort --month-sort -S= --parallel= --buffer-size= --batch-size= --debug --sort=";
 const JQ: &str = "-r -c -n -e -s -S -M -C -R -j -a --raw-output --compact-output --null-input --exit-status --slurp --sort-keys \
-    --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream";
+    --monochrome-output --color-output --raw-input --join-output --ascii-output --tab --indent= --arg== --argjson== --seq --stream \
+    --args --jsonargs --raw-output0 --stream-errors";
 
 /// `printf FORMAT …`, whose format is certain, cannot be `-v NAME`, and sets no variable, as `%n` does.
 fn plain_format(seen: &Seen<'_>) -> Result<(), String> {
@@ -170,9 +240,12 @@ pub(crate) fn evaluates(words: &[Word]) -> bool {
     format.text.contains('*') || !texts && !rest.iter().all(number)
 }
 
-/// jq reads the modules that a script names, wherever they lie.
+/// jq reads the modules that a script names at its beginning, wherever they lie.
 fn no_modules(seen: &Seen<'_>) -> Result<(), String> {
     let script = seen.operands.first().map(|word| word.text.as_str()).unwrap_or_default();
+    if script.trim().is_empty() && seen.operands.first().is_some_and(|word| word.known().is_none()) {
+        return Err("how the jq script begins is not certain".to_owned());
+    }
     match ["import", "include", "input_filename", "modulemeta"].iter().find(|word| script.contains(**word)) {
         Some(word) => Err(format!("the jq script holds {word}")),
         None => Ok(()),
@@ -238,6 +311,62 @@ fn no_responses(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
+/// What `ip` shows: every word must be known to be of that.
+fn ip_shows(seen: &Seen<'_>) -> Result<(), String> {
+    const OBJECTS: [&str; 12] =
+        ["a", "addr", "address", "l", "link", "r", "route", "n", "neigh", "rule", "maddr", "netns"];
+    let known: Vec<_> = seen.operands.iter().map(|word| word.known()).collect();
+    match known.as_slice() {
+        [Some(object)] | [Some(object), Some("show" | "list" | "ls")] if OBJECTS.contains(object) => Ok(()),
+        [Some(object), Some("show"), Some("dev"), Some(_)] if OBJECTS.contains(object) => Ok(()),
+        _ => Err("ip may change how the network is set".to_owned()),
+    }
+}
+
+fn in_numbers(seen: &Seen<'_>) -> Result<(), String> {
+    if seen.has(&["-n", "--numeric"]) { Ok(()) } else { Err("without -n it asks the network for names".to_owned()) }
+}
+
+/// Lists of this machine; others are asked for in the network.
+fn local_names(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.first().and_then(|word| word.known()) {
+        Some("passwd" | "group" | "services" | "protocols" | "networks" | "rpc") => Ok(()),
+        _ => Err("getent may ask the network".to_owned()),
+    }
+}
+
+/// What `tput` only tells of the terminal.
+fn asks_terminal(seen: &Seen<'_>) -> Result<(), String> {
+    match seen.operands.as_slice() {
+        [word] if matches!(word.known(), Some("cols" | "lines" | "colors" | "longname")) => Ok(()),
+        _ => Err("tput may change the terminal".to_owned()),
+    }
+}
+
+/// What `dpkg` does is said by an option.
+fn first_is_option(seen: &Seen<'_>) -> Result<(), String> {
+    if seen.options.is_empty() { Err("dpkg may install".to_owned()) } else { Ok(()) }
+}
+
+/// `bat cache` is no file.
+fn no_cache(seen: &Seen<'_>) -> Result<(), String> {
+    let certain = |word: &Word| word.known().is_some_and(|name| name != "cache") || word.text.contains(['.', '/']);
+    match seen.operands.first().filter(|word| !certain(word)) {
+        Some(word) => Err(format!("{} may be a command of bat", word.raw)),
+        None => Ok(()),
+    }
+}
+
+/// A shell script puts the names of files into commands: they must be certain and plain.
+fn named_plainly(seen: &Seen<'_>) -> Result<(), String> {
+    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let given = usize::from(!seen.has(&["-e="]));
+    match seen.operands.iter().skip(given).find(|word| !word.known().is_some_and(plain)) {
+        Some(word) => Err(format!("{} is no plain name", word.raw)),
+        None => Ok(()),
+    }
+}
+
 fn only_null(seen: &Seen<'_>) -> Result<(), String> {
     let harmless = |word: &Word| matches!(word.known(), Some("/dev/null" | "/dev/stdout" | "/dev/stderr"));
     match seen.operands.iter().find(|word| !harmless(word)) {
@@ -246,8 +375,14 @@ fn only_null(seen: &Seen<'_>) -> Result<(), String> {
     }
 }
 
+/// Behind a file an option may be one, too, and the second file is written.
+fn options_first(seen: &Seen<'_>) -> Result<(), String> {
+    if seen.late { Err("an option behind a file may be a file that is written".to_owned()) } else { Ok(()) }
+}
+
 fn lists_archive(seen: &Seen<'_>) -> Result<(), String> {
     let plain = seen.operands.iter().all(|word| word.known().is_some_and(|name| !name.contains(':')));
+    options_first(seen)?;
     if plain && seen.has(&["-l"]) { Ok(()) } else { Err("it may unpack or fetch".to_owned()) }
 }
 
@@ -276,7 +411,7 @@ fn lists_tar(seen: &Seen<'_>) -> Result<(), String> {
 
 fn to_stdout(seen: &Seen<'_>) -> Result<(), String> {
     // Of `-l` and `-d` together some do the second.
-    let lists = seen.has(&["-l", "--list"]) && !seen.has(&["-d", "--decompress"]);
+    let lists = seen.has(&["-l", "--list", "-t", "--test"]) && !seen.has(&["-d", "--decompress"]);
     match seen.operands.is_empty() || lists || seen.has(&["-c", "--stdout"]) {
         true => Ok(()),
         false => Err("it puts one file into the place of another".to_owned()),

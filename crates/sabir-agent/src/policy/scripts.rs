@@ -43,6 +43,12 @@ impl Sed<'_> {
                     self.text(end)?;
                     self.text(end)?;
                 }
+                // A line of text, as long as it is the last of the script.
+                'a' | 'i' | 'c' => {
+                    let text = self.0.trim_start_matches(' ');
+                    let whole = !matches!(text, "" | "\\") && !text.contains('\n') && !text.ends_with('\\');
+                    return (whole && open == 0).then_some(());
+                }
                 // A blank ends the label, and a command may follow it.
                 'b' | 't' | 'T' | ':' => {
                     self.skip(|c| c == ' ');
@@ -170,6 +176,48 @@ fn behind_bracket(text: &str, end: char) -> Option<&str> {
             _ => {}
         }
     }
+}
+
+/// An expression of yq is known, and made of paths and of functions that look at nothing else: there are some that read files, or the
+/// environment, or run programs.
+pub(crate) fn yq(seen: &Seen<'_>) -> Result<(), String> {
+    const CALLED: [&str; 25] = [
+        "keys",
+        "length",
+        "select",
+        "map",
+        "has",
+        "to_entries",
+        "from_entries",
+        "type",
+        "tag",
+        "sort",
+        "sort_by",
+        "unique",
+        "first",
+        "last",
+        "add",
+        "any",
+        "all",
+        "not",
+        "and",
+        "or",
+        "true",
+        "false",
+        "null",
+        "contains",
+        "join",
+    ];
+    let script = seen.operands.first().and_then(|word| word.known()).ok_or("the expression of yq is not certain")?;
+    // What stands between quotation marks is a text, and what stands behind a point is a key.
+    let bare: String = script.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+    let harmless = !script.contains('\\')
+        && script.matches('"').count() % 2 == 0
+        && bare.chars().all(|c| c.is_ascii_alphanumeric() || "_-.[]|!=<>(),?*/ ".contains(c))
+        && bare.split(|c: char| !(c.is_ascii_alphanumeric() || "_-.".contains(c))).all(|word| {
+            word.is_empty() || !word.starts_with(|c: char| c.is_ascii_alphabetic()) || CALLED.contains(&word)
+        });
+    if harmless { Ok(()) } else { Err(format!("the yq expression {script} may do more than print")) }
 }
 
 /// The script of an awk command is known, and only prints.

@@ -44,7 +44,10 @@ impl Judge<'_> {
         }
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
-                CommandPrefixOrSuffixItem::Word(raw) => words.push(self.word(&raw.value, scope)),
+                CommandPrefixOrSuffixItem::Word(raw) => {
+                    let raws = self.expanded(&raw.value);
+                    words.extend(raws.iter().map(|raw| self.word(raw, scope)));
+                }
                 CommandPrefixOrSuffixItem::AssignmentWord(assignment, raw) => {
                     if matches!(assignment.value, AssignmentValue::Array(_)) {
                         note(Finding::ask("arrays are not judged"));

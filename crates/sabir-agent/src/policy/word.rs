@@ -152,11 +152,15 @@ impl Scanner<'_> {
                 '\'' => self.single()?,
                 '"' => self.double()?,
                 '$' => self.dollar(false)?,
-                '`' => return Err("a command in backquotes"),
+                '`' => self.backquoted(false)?,
                 '*' | '?' | '[' => self.glob(c),
                 '{' if zsh && !self.rest.starts_with('}') => return Err("a brace"),
                 '}' if zsh && self.text != "{" => return Err("a brace"),
                 '{' if is_brace_list(self.rest) => return Err("a brace expansion"),
+                // The home folder, whose path begins with a `/`.
+                '~' if first && (self.rest.is_empty() || self.rest.starts_with('/')) => {
+                    self.unknown(Trait { plain: true, inside: false, name: false, word: true }, true);
+                }
                 '~' if first || self.text.ends_with([':', '=']) => return Err("a tilde"),
                 '=' if zsh && first => return Err("an expansion of zsh"),
                 '(' | ')' | '<' | '>' | '|' | '&' | ';' => return Err("an operator inside of a word"),
@@ -208,11 +212,24 @@ impl Scanner<'_> {
                         self.push(c);
                     }
                 },
-                '`' => return Err("a command in backquotes"),
+                '`' => self.backquoted(true)?,
                 '$' => self.dollar(true)?,
                 c => self.push(c),
             }
         }
+    }
+
+    /// The rest of a command in backquotes, which is one as in `$(…)` where nothing in it is escaped.
+    fn backquoted(&mut self, quoted: bool) -> Result<(), Odd> {
+        let (inner, rest) = self.rest.split_once('`').ok_or("a quotation without an end")?;
+        let odd = inner.trim().is_empty() || inner.contains(['\\', '#']) || inner.contains("<<");
+        if odd || quoted && inner.contains('"') {
+            return Err("a command in backquotes");
+        }
+        self.rest = rest;
+        self.commands.push(inner.to_owned());
+        self.unknown(Trait { plain: false, inside: false, name: false, word: false }, quoted);
+        Ok(())
     }
 
     /// What a `$` begins.
@@ -236,6 +253,7 @@ impl Scanner<'_> {
                 self.next();
                 self.braced(quoted)?;
             }
+            Some('\'') if !quoted && self.shell != Shell::Plain && self.blank() => {}
             Some('\'' | '"') if !quoted => return Err("a quotation that begins with $"),
             Some('[') => return Err("arithmetic in $[…]"),
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
@@ -262,6 +280,17 @@ impl Scanner<'_> {
         Ok(())
     }
 
+    /// A tab or a line feed as `$'…'`, and nothing else.
+    fn blank(&mut self) -> bool {
+        let blanks = [("'\\t'", '\t'), ("'\\n'", '\n')];
+        let Some((c, rest)) = blanks.iter().find_map(|(text, c)| Some((*c, self.rest.strip_prefix(text)?))) else {
+            return false;
+        };
+        self.rest = rest;
+        self.push(c);
+        true
+    }
+
     fn variable(&mut self, name: &str, quoted: bool) {
         match (self.bound)(name) {
             Some(Bound::Literal(value)) if quoted || is_one_word(&value) => value.chars().for_each(|c| self.push(c)),
@@ -274,7 +303,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `${…}`: a name, its length, or one with a default, a prefix or a suffix of plain characters.
+    /// `${…}`: a name, its length, a piece of it, or one with a default, a prefix, a suffix or a change of plain characters.
     fn braced(&mut self, quoted: bool) -> Result<(), Odd> {
         let (inner, rest) = self.rest.split_once('}').ok_or("an expansion without an end")?;
         self.rest = rest;
@@ -288,14 +317,16 @@ impl Scanner<'_> {
         }
         let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(inner.len());
         let (name, operation) = inner.split_at_checked(end).ok_or("a name")?;
-        let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_./-*?, ".contains(c));
+        let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_./-*?, :".contains(c));
         let known = match operation {
             "" if is_name(name) => {
                 self.variable(name, quoted);
                 return Ok(());
             }
             "" => !name.is_empty(),
-            _ => ["##", "#", "%%", "%", ":-", "-", ":+", "+"]
+            "^" | "^^" | "," | ",," => is_name(name),
+            _ if is_slice(operation) => is_name(name),
+            _ => ["##", "#", "%%", "%", ":-", "-", ":+", "+", "//", "/"]
                 .iter()
                 .find_map(|sign| operation.strip_prefix(sign))
                 .is_some_and(|text| is_name(name) && plain(text)),
@@ -307,11 +338,17 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// `((…))` of numbers alone: a name in it is evaluated again, and can run a command.
+    /// `((…))` of numbers, and of names that are known to hold one: any other is evaluated again, and can run a command.
     fn arithmetic(&mut self) -> Result<(), Odd> {
         let (inner, rest) = self.rest.split_once("))").ok_or("arithmetic without an end")?;
-        let plain = inner.strip_prefix("((").unwrap_or("x");
-        if rest.starts_with(')') || !plain.chars().all(|c| c.is_ascii_digit() || "+-*/% ".contains(c)) {
+        let plain = inner.strip_prefix("((").unwrap_or("?");
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let certain = |name: &str| matches!((self.bound)(name), Some(Bound::Literal(value)) if number(&value));
+        let names: Vec<&str> =
+            plain.split(|c: char| "+-*/% $".contains(c)).filter(|part| !part.is_empty() && !number(part)).collect();
+        // A name may also be changed.
+        let changed = !names.is_empty() && (plain.contains("++") || plain.contains("--") || plain.contains("$ "));
+        if rest.starts_with(')') || changed || !names.iter().all(|name| is_name(name) && certain(name)) {
             return Err("arithmetic with names in it");
         }
         self.rest = rest;
@@ -346,7 +383,13 @@ fn substitution_end(text: &str) -> Option<usize> {
     while let Some((at, c)) = characters.next() {
         match c {
             '\\' => _ = characters.next(),
-            '`' => return None,
+            '`' => {
+                let (inner, _) = text.get(at + 1..)?.split_once('`')?;
+                if inner.contains(['\\', '(', ')', '"', '\'', '#']) {
+                    return None;
+                }
+                _ = characters.find(|(_, c)| *c == '`')?;
+            }
             '"' if quoted.last() == Some(&depth) => _ = quoted.pop(),
             '"' => quoted.push(depth),
             '(' if before == '$' => depth += 1,
@@ -375,9 +418,19 @@ fn stays(tail: &str) -> bool {
     tail.is_empty() || (tail.starts_with('/') || suffix) && !tail.contains("..")
 }
 
+/// `:0:7` of `${name:0:7}`, in numbers: a piece of a value.
+fn is_slice(operation: &str) -> bool {
+    let mut parts = operation.split(':');
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    parts.next() == Some("") && operation.matches(':').count() <= 2 && operation.contains(':') && parts.all(digits)
+}
+
 /// Whether what stands behind a `{` makes it a list or a range.
 fn is_brace_list(rest: &str) -> bool {
-    rest.contains(',') || rest.contains("..")
+    // `@{u}..` is none, as long as it is certain where the brace ends.
+    let closed = rest.split_once('}').map(|(inner, _)| inner);
+    let inner = closed.filter(|inner| !inner.contains(['{', '\\', '\'', '"', '$', '`'])).unwrap_or(rest);
+    inner.contains(',') || inner.contains("..")
 }
 
 pub(crate) fn is_name(text: &str) -> bool {

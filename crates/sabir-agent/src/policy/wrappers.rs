@@ -2,6 +2,7 @@
 
 use crate::record::Verdict;
 
+use super::facts::Roaming;
 use super::feed::Feed;
 use super::find;
 use super::git;
@@ -71,11 +72,17 @@ impl Judge<'_> {
             "set" | "exit" | "return" | "break" | "continue" if written == name => plain_control(name, rest),
             "test" | "[" => self.test(name, rest),
             "find" => self.find(rest, scope),
+            "bash" | "zsh" if matches!(rest, [only] if only.known() == Some("--version")) => {
+                Finding::allow("only tells its version")
+            }
             "git" => self.git(rest, scope),
             "bash" | "sh" | "dash" | "zsh" => self.shell(name, rest, scope),
             _ => match WRAPPERS.iter().find(|row| row.names.contains(&name)) {
                 Some(row) => self.wrapper(row, rest, scope, fed),
-                None if programs::row(name).is_some() => self.table(name, rest, scope),
+                None if programs::row(name).is_some() => {
+                    let finding = self.table(name, rest, scope);
+                    if follows(name, rest) { self.roaming(finding) } else { finding }
+                }
                 None => self.unknown(name, rest, scope),
             },
         };
@@ -133,7 +140,7 @@ impl Judge<'_> {
     }
 
     /// `read -r name`: a name with a subscript is evaluated.
-    fn read(&self, rest: &[Word], scope: &mut Scope) -> Finding {
+    fn read(&mut self, rest: &[Word], scope: &mut Scope) -> Finding {
         const ROW: Row = Row::new(&["read"], "-r -s -d= -n= -t= -p=", Text);
         let ground = Ground { folder: &scope.folder, root: &self.facts.root };
         let seen = match ROW.seen(rest, ground) {
@@ -151,7 +158,9 @@ impl Judge<'_> {
         // A line of names of files is one, as long as nothing parts it.
         let whole = seen.options.iter().all(|(option, _)| *option == "-r");
         if let ([name], true, true) = (names.as_slice(), plain && whole, self.input != Feed::Unknown) {
-            scope.bind(name, Trait { plain: false, inside: true, name: false, word: false });
+            self.roams |= self.facts.roaming == Roaming::Unknown;
+            let inside = self.facts.roaming == Roaming::Inside;
+            scope.bind(name, Trait { plain: false, inside, name: false, word: false });
         }
         Finding::from(judged)
     }
@@ -160,9 +169,14 @@ impl Judge<'_> {
         let ground = Ground { folder: &scope.folder, root: &self.facts.root };
         match find::runs(rest, ground) {
             Err(reason) => Finding::ask(reason),
-            Ok(runs) => runs.iter().fold(Finding::allow("find only reads"), |finding, run| {
-                finding.and(self.words(run, &mut scope.clone(), Feed::Unknown))
-            }),
+            Ok(runs) => {
+                let follows = |word: &Word| matches!(word.known(), Some("-L" | "-follow"));
+                let roams = rest.iter().any(follows) || runs.iter().any(|run| opens(run));
+                let finding = Finding::allow("find only reads");
+                let finding = if roams { self.roaming(finding) } else { finding };
+                runs.iter()
+                    .fold(finding, |finding, run| finding.and(self.words(run, &mut scope.clone(), Feed::Unknown)))
+            }
         }
     }
 
@@ -274,7 +288,22 @@ impl Judge<'_> {
             None if command.is_empty() => vec![Word::literal("echo"), put],
             None => command.iter().cloned().chain([put.clone(), put]).collect(),
         };
-        self.words(&words, &mut scope.clone(), Feed::Unknown)
+        let finding = self.words(&words, &mut scope.clone(), Feed::Unknown);
+        if inside && opens(&words) { self.roaming(finding) } else { finding }
+    }
+
+    /// What is said of a command that follows links that it meets: some may lead out of the workspace.
+    fn roaming(&mut self, finding: Finding) -> Finding {
+        match &self.facts.roaming {
+            Roaming::Inside => finding,
+            Roaming::Outside(link) => {
+                finding.and(Finding::ask(format!("{link} leads out of the workspace, and it follows such links")))
+            }
+            Roaming::Unknown => {
+                self.roams = true;
+                finding.and(Finding::ask("where the links lead that it follows is not known"))
+            }
+        }
     }
 
     /// `test` and `[`: what is an operator must be certain, for some operators look up names.
@@ -296,6 +325,28 @@ impl Judge<'_> {
             Finding::ask("what it tests is not certain")
         }
     }
+}
+
+/// Whether a program that reads follows links that it meets.
+fn follows(name: &str, rest: &[Word]) -> bool {
+    let (letter, long): (char, &[&str]) = match name {
+        "grep" | "egrep" | "fgrep" => ('R', &["--dereference-recursive"]),
+        "rg" | "fd" | "fdfind" => ('L', &["--follow"]),
+        "ls" | "dir" | "vdir" | "du" => ('L', &["--dereference"]),
+        "tree" => ('l', &[]),
+        "diff" => ('r', &["--recursive"]),
+        _ => return false,
+    };
+    rest.iter().any(|word| match word.known() {
+        Some(text) => long.contains(&text) || text.starts_with('-') && !text.starts_with("--") && text.contains(letter),
+        None => word.may_be_option(),
+    })
+}
+
+/// Whether a command opens the files that it is given.
+fn opens(command: &[Word]) -> bool {
+    const NAMES: [&str; 9] = ["echo", "printf", "ls", "basename", "dirname", "readlink", "git", "test", "["];
+    !command.first().and_then(Word::known).is_some_and(|name| NAMES.contains(&name))
 }
 
 /// One test of at most four words.

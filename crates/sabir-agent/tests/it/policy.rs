@@ -6,7 +6,7 @@ mod laws;
 mod paths;
 mod table;
 
-use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
+use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
 use sabir_agent::{Access, Beyond, Judgement};
 
 /// What is known in the folders that the cases speak of.
@@ -17,7 +17,14 @@ pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {
         "hostile2" => vec![(".".to_owned(), Repository::Clean), ("evilrepo".to_owned(), runs())],
         _ => vec![(".".to_owned(), Repository::Clean), ("src".to_owned(), Repository::Clean)],
     };
-    Facts { shell, clean_path: true, root: "/w/proj".to_owned(), repositories, ..Facts::default() }
+    Facts {
+        shell,
+        clean_path: true,
+        root: "/w/proj".to_owned(),
+        repositories,
+        roaming: Roaming::Inside,
+        ..Facts::default()
+    }
 }
 
 /// Judges a command line by rules in a harmless folder.

@@ -1,5 +1,7 @@
 //! What a command must be like to be handed to a shell at all.
 
+use std::path::{Path, PathBuf};
+
 use crate::error::WorkspaceError;
 
 /// Linux takes 128 KiB for one argument, its NUL included.
@@ -28,4 +30,11 @@ pub(super) fn check_env(env: &[(String, String)]) -> Result<(), WorkspaceError> 
         }
         None => Ok(()),
     }
+}
+
+/// The shell that gets the lines of commands: bash, or what the system has for `sh`.
+#[must_use]
+pub fn default_shell() -> PathBuf {
+    let bash = Path::new("/bin/bash");
+    if bash.exists() { bash.to_path_buf() } else { PathBuf::from("/bin/sh") }
 }

@@ -9,6 +9,7 @@ mod commands;
 mod faults;
 mod files;
 mod jobs;
+mod looks;
 mod sandbox;
 mod search;
 mod trees;

@@ -80,7 +80,7 @@ pub(crate) struct TrustArguments {
 pub(crate) struct ExplainedArguments {
     #[command(flatten)]
     pub(crate) rules: RuleOptions,
-    /// The shell that would get the line: `bash` or `zsh`. Without it, `SABIR_SHELL` decides, then bash.
+    /// The shell that would get the line: `bash`, `sh` or `zsh`. Without it, `SABIR_SHELL` decides, then the one that tasks get.
     #[arg(long)]
     pub(crate) shell: Option<String>,
     /// How to print it.

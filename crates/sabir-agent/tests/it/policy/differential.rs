@@ -1,16 +1,17 @@
-//! What bash does: generated lines that are judged harmless are run by the real bash, and must change nothing.
+//! What shells do: generated lines that are judged harmless are run by the real bash, and by zsh where they are judged for it, and must
+//! change nothing.
 //!
-//! `SABIR_LINES=100000` makes it a long run; without it a few thousand lines are generated.
+//! `SABIR_LINES=100000` makes it a long run; without it a few thousand lines are generated for each.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sabir_agent::policy::{Facts, Repository, Rules, Shell, decide};
+use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
 use sabir_agent::{Access, Beyond, Verdict};
 
-const PROGRAMS: [&str; 58] = [
+const PROGRAMS: &[&str] = &[
     "ls",
     "cat",
     "head",
@@ -69,8 +70,33 @@ const PROGRAMS: [&str; 58] = [
     "tee",
     "evil",
     "type",
+    "pr",
+    "iconv",
+    "hd",
+    "shasum",
+    "namei",
+    "column",
+    "look",
+    "basenc",
+    "jq",
+    "rg",
+    "fdfind",
+    "tree",
+    "sdiff",
+    "diff3",
+    "objdump",
+    "zgrep",
+    "whereis",
+    "git apply",
+    "git cat-file",
+    "git -c color.ui=never log",
+    "git submodule status",
+    "git for-each-ref",
+    "cargo",
+    "python3",
+    "[[",
 ];
-const WORDS: [&str; 92] = [
+const WORDS: &[&str] = &[
     "a.txt",
     "b.txt",
     "src",
@@ -163,8 +189,38 @@ const WORDS: [&str; 92] = [
     "-eq",
     "<(touch X)",
     ">(touch X)",
+    "`ls`",
+    "\"`ls -a`\"",
+    "`ls; touch X`",
+    "{a,b}.txt",
+    "{a.txt,b.txt}",
+    "{1..3}",
+    "{X,Y}",
+    "--include=*.{txt,rs}",
+    "--output={X,Y}",
+    "src/{main,x}.rs",
+    "~/a.txt",
+    "~/X",
+    "\"$PWD\"",
+    "$PWD/a.txt",
+    "$PWD/../X",
+    "'1i\\text'",
+    "'$a w X'",
+    "'1a\\'",
+    "'c X'",
+    "((1+1))",
+    "-R",
+    "-L",
+    "--check",
+    "--stat",
+    "--submodule=diff",
+    "--format=%G?",
+    "'.'",
+    "--version",
+    "-V",
+    "]]",
 ];
-const BEHIND: [&str; 20] = [
+const BEHIND: &[&str] = &[
     "> X",
     ">> X",
     "2>/dev/null",
@@ -186,8 +242,8 @@ const BEHIND: [&str; 20] = [
     "<<EOF\n$(touch X)\nEOF",
     "<<-EOF\n\tEOF\ntouch X",
 ];
-const FRONT: [&str; 8] = ["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
-const BETWEEN: [&str; 8] = ["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];
+const FRONT: &[&str] = &["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
+const BETWEEN: &[&str] = &["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];
 
 /// Numbers that are the same in every run.
 struct Dice(u64);
@@ -221,19 +277,19 @@ impl Dice {
     fn simple(&mut self) -> String {
         let mut words = Vec::new();
         if self.roll(8) == 0 {
-            words.push(self.pick(&FRONT).to_owned());
+            words.push(self.pick(FRONT).to_owned());
         }
-        let program = self.pick(&PROGRAMS);
+        let program = self.pick(PROGRAMS);
         words.push(self.quoted(program));
         for _ in 0..self.roll(4) {
-            let word = self.pick(&WORDS);
+            let word = self.pick(WORDS);
             words.push(self.quoted(word));
         }
         if program == "[" && self.roll(3) > 0 {
             words.push("]".to_owned());
         }
         if self.roll(5) == 0 {
-            words.push(self.pick(&BEHIND).to_owned());
+            words.push(self.pick(BEHIND).to_owned());
         }
         words.join(" ")
     }
@@ -243,13 +299,15 @@ impl Dice {
         if depth == 0 {
             return one;
         }
-        match self.roll(14) {
+        match self.roll(16) {
             0..=5 => one,
-            6 | 7 => format!("{one}{}{}", self.pick(&BETWEEN), self.line(depth - 1)),
+            6 | 7 => format!("{one}{}{}", self.pick(BETWEEN), self.line(depth - 1)),
             8 => format!("({})", self.line(depth - 1)),
-            9 => format!("for x in {} {}; do {}; done", self.pick(&WORDS), self.pick(&WORDS), self.line(depth - 1)),
+            9 => format!("for x in {} {}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
             10 => format!("if {one}; then {}; else {}; fi", self.line(depth - 1), self.simple()),
             11 => format!("echo $({})", self.line(depth - 1)),
+            13 => format!("{one} `{}`", self.line(depth - 1)),
+            14 => format!("for x in {{{},{}}}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
             12 => format!(
                 "{} {}",
                 self.pick(&["command", "env", "timeout 3", "nice -n 1", "xargs", "time", "!", "builtin"]),
@@ -288,12 +346,12 @@ fn lay_out(base: &Path) -> PathBuf {
         let _mode = Command::new("chmod").arg("+x").arg(&path).status().unwrap();
     }
     let git = "git init -q -b main && git add -A && git -c user.name=n -c user.email=e commit -qm one && git status";
-    assert!(bash(&folder, &canaries, git).success());
+    assert!(run("bash", (&folder, &canaries), git).success());
     folder
 }
 
-fn bash(folder: &Path, canaries: &Path, script: &str) -> std::process::ExitStatus {
-    Command::new("bash")
+fn run(shell: &str, (folder, canaries): (&Path, &Path), script: &str) -> std::process::ExitStatus {
+    Command::new(shell)
         .args(["-c", script])
         .current_dir(folder)
         .env_clear()
@@ -322,55 +380,79 @@ fn snapshot(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 
 #[test]
 fn bash_changes_nothing_where_nothing_is_asked() {
-    if Command::new("git").arg("--version").output().is_err() || !Path::new("/bin/bash").exists() {
-        eprintln!("not compared: there is no git or no bash");
-        return;
+    compare("bash", Shell::Bash);
+}
+
+#[test]
+fn zsh_changes_nothing_where_nothing_is_asked() {
+    compare("zsh", Shell::Zsh);
+}
+
+/// A shell that knows only what POSIX says.
+#[test]
+fn dash_changes_nothing_where_nothing_is_asked() {
+    compare("dash", Shell::Plain);
+}
+
+fn compare(program: &str, shell: Shell) {
+    for program in ["git", program] {
+        if Command::new(program).args(["-c", "true"]).output().is_err() {
+            tell(&format!("skipped: there is no {program}"));
+            return;
+        }
     }
     let count: usize = std::env::var("SABIR_LINES").ok().and_then(|count| count.parse().ok()).unwrap_or(4000);
-    let base = std::env::temp_dir().join(format!("sabir-policy-{}", std::process::id()));
+    let base = std::env::temp_dir().join(format!("sabir-policy-{program}-{}", std::process::id()));
     let folder = lay_out(&base);
-    let canaries = base.join("canaries");
-    let repositories = [".", "src"].map(|name| (name.to_owned(), Repository::Clean)).to_vec();
-    let facts = Facts {
-        shell: Shell::Bash,
-        clean_path: true,
-        root: folder.to_str().unwrap().to_owned(),
-        repositories,
-        ..Facts::default()
-    };
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let allowed: Vec<String> = (0..count)
-        .map(|_| dice.line(2))
-        .filter(|line| {
-            let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
-            decide(&Rules::default(), &access).verdict == Verdict::Allow
-        })
-        .collect();
-    assert!(
-        allowed.len() > count / 50,
-        "only {} of {count} lines are allowed: the grammar makes too few",
-        allowed.len()
-    );
+    let allowed = allowed(count, shell, &folder);
+    let least = count / 100;
+    assert!(allowed.len() > least, "only {} of {count} lines are allowed: the grammar makes too few", allowed.len());
     let mut before = BTreeMap::new();
     snapshot(&folder, &mut before);
     for batch in allowed.chunks(200) {
-        let run = |lines: &[String], before: &BTreeMap<PathBuf, Vec<u8>>| {
-            let quoted =
-                lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
-            bash(&folder, &canaries, &quoted.collect::<Vec<_>>().join("\n"));
-            let mut after = BTreeMap::new();
-            snapshot(&folder, &mut after);
-            after == *before
-        };
-        if !run(batch, &before) {
-            let folder_again = lay_out(&base);
-            assert_eq!(folder_again, folder);
+        if changes(program, &base, batch, &before) {
+            assert_eq!(lay_out(&base), folder);
             before.clear();
             snapshot(&folder, &mut before);
-            let guilty = batch.iter().find(|line| !run(std::slice::from_ref(line), &before));
-            panic!("judged harmless, and changes files: {guilty:?}");
+            let guilty = batch.iter().find(|line| changes(program, &base, std::slice::from_ref(line), &before));
+            panic!("judged harmless for {program}, and changes files: {guilty:?}");
         }
     }
-    println!("{count} lines, {} allowed and run", allowed.len());
+    tell(&format!("{count} lines for {program}, {} allowed and run", allowed.len()));
     fs::remove_dir_all(&base).unwrap();
+}
+
+/// Says something where the output of tests is captured, too.
+fn tell(words: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+/// Those of so many generated lines that need no question.
+fn allowed(count: usize, shell: Shell, folder: &Path) -> Vec<String> {
+    let repositories = [".", "src"].map(|name| (name.to_owned(), Repository::Clean)).to_vec();
+    let facts = Facts {
+        shell,
+        clean_path: true,
+        root: folder.to_str().unwrap().to_owned(),
+        repositories,
+        roaming: Roaming::Inside,
+        ..Facts::default()
+    };
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let allowed = |line: &String| {
+        let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
+        decide(&Rules::default(), &access).verdict == Verdict::Allow
+    };
+    (0..count).map(|_| dice.line(2)).filter(allowed).collect()
+}
+
+/// Whether a shell that runs these lines changes anything.
+fn changes(program: &str, base: &Path, lines: &[String], before: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
+    let (folder, canaries) = (base.join("proj"), base.join("canaries"));
+    let quoted = lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
+    run(program, (&folder, &canaries), &quoted.collect::<Vec<_>>().join("\n"));
+    let mut after = BTreeMap::new();
+    snapshot(&folder, &mut after);
+    after != *before
 }

@@ -1,7 +1,7 @@
 //! Rules for paths, tools, modes and the network: what they mean for commands and for all else.
 
 use Verdict::{Allow, Ask, Deny};
-use sabir_agent::policy::{Facts, RuleKind, Rules, Shell, decide, needs};
+use sabir_agent::policy::{Facts, Roaming, RuleKind, Rules, Shell, decide, needs};
 use sabir_agent::{Access, Beyond, Mode, Verdict};
 
 use super::facts;
@@ -150,6 +150,78 @@ fn links_that_lead_elsewhere_are_asked_about() {
     let wanted = needs("cd src && cat a ../b *.c -n --x=y <d", &facts("plain", Shell::Bash)).paths;
     for path in ["src/a", "src/../b", "src/*.c", "src/y", "src/d"] {
         assert!(wanted.iter().any(|(known, _)| known == path), "{path}: {wanted:?}");
+    }
+}
+
+/// A program that follows links on its own way is asked about where one leads out of the workspace, or where nobody looked.
+#[test]
+fn links_on_the_way() {
+    let judge = |roaming: &Roaming, line: &str| {
+        let facts = Facts { roaming: roaming.clone(), ..facts("plain", Shell::Bash) };
+        decide(&rules(&[]), &Access::Command { command: line.to_owned(), facts, beyond: Beyond::Nothing }).verdict
+    };
+    let outside = Roaming::Outside("docs/notes".to_owned());
+    for line in [
+        "grep -R x .",
+        "grep -nR x .",
+        "grep --dereference-recursive x .",
+        "grep \"$x\" x .",
+        "rg -L x",
+        "rg --follow x",
+        "fd -L x",
+        "find -L . -name x",
+        "find . -follow",
+        "find . -name '*.md' -exec cat {} +",
+        "find . -name '*.md' | xargs cat",
+        "git ls-files | xargs wc -l",
+        "git ls-files | while read -r f; do cat \"$f\"; done",
+        "tree -l",
+        "du -L .",
+        "ls -LR",
+        "diff -r src docs",
+        "bash -c 'grep -R x .'",
+    ] {
+        assert_eq!(judge(&outside, line), Ask, "{line}");
+        assert_eq!(judge(&Roaming::Unknown, line), Ask, "{line}");
+        assert_eq!(judge(&Roaming::Inside, line), Allow, "{line}");
+        assert!(needs(line, &Facts { roaming: Roaming::Unknown, ..facts("plain", Shell::Bash) }).roams, "{line}");
+    }
+    for line in [
+        "grep -rn x .",
+        "rg x",
+        "find . -name x",
+        "find . -type f -exec ls -l {} +",
+        "git ls-files | xargs echo",
+        "git ls-files | while read -r f; do echo \"$f\"; done",
+        "tree -L 2",
+        "cat a.txt",
+    ] {
+        assert_eq!(judge(&outside, line), Allow, "{line}");
+    }
+}
+
+/// Where there is no bash the line is the plain shell's, for which `[[` is a program and a brace a letter.
+#[test]
+fn a_plain_shell_reads_otherwise() {
+    let judge = |line: &str| {
+        let access =
+            Access::Command { command: line.to_owned(), facts: facts("plain", Shell::Plain), beyond: Beyond::Nothing };
+        decide(&rules(&[]), &access).verdict
+    };
+    for line in [
+        "[[ a > PWNED ]]",
+        "[[ x || touch == PWNED ]]",
+        "((1>2))",
+        "ls && [[ -f a ]]",
+        "cat {a,b}.txt",
+        "sh -c '[[ a > x ]]'",
+    ] {
+        assert_eq!(judge(line), Ask, "{line}");
+    }
+    for line in
+        ["ls -la", "[ -f a.txt ] && cat a.txt", "echo `pwd`", "bash -c '[[ -f a ]]'", "for f in a b; do echo $f; done"]
+    {
+        assert_eq!(judge(line), Allow, "{line}");
     }
 }
 

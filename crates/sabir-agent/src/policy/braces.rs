@@ -1,0 +1,118 @@
+//! Braces: `{a,b}.txt` and `{1..5}`, where what they become is beyond doubt.
+//!
+//! Only words of plain characters are expanded, each brace holding a list or a range and no brace. In such words bash and zsh do the
+//! same, and a shell that knows no braces gets a name that lies in the same places.
+
+/// More words than these are not judged.
+const MAX_WORDS: usize = 200;
+
+/// The words that a word becomes, none of them empty. None where it holds no braces, or it is not certain.
+pub(crate) fn expand(raw: &str) -> Option<Vec<String>> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./,{}*?@%+:=-".contains(c);
+    let (head, _) = raw.split_once('{').filter(|_| raw.chars().all(plain))?;
+    let (mut words, mut rest) = (vec![String::new()], raw);
+    while let Some((before, behind)) = rest.split_once('{') {
+        let (inner, after) = behind.split_once('}').filter(|_| !before.contains('}'))?;
+        let parts = parts(inner)?;
+        if words.len() * parts.len() > MAX_WORDS {
+            return None;
+        }
+        let joined = words.iter().flat_map(|word| parts.iter().map(move |part| format!("{word}{before}{part}")));
+        words = joined.collect();
+        rest = after;
+    }
+    if rest.contains('}') {
+        return None;
+    }
+    words.iter_mut().for_each(|word| word.push_str(rest));
+    // Of an option only the value may change: `--include=*.{c,h}`.
+    let valued = head.starts_with("--") && head.contains('=');
+    let certain = words.iter().all(|word| !word.is_empty() && (valued || !word.starts_with('-')));
+    certain.then_some(words)
+}
+
+/// What stands in a brace: a list, or all of a range.
+fn parts(inner: &str) -> Option<Vec<String>> {
+    if inner.contains('{') {
+        return None;
+    }
+    if inner.contains(',') {
+        return Some(inner.split(',').map(str::to_owned).collect());
+    }
+    let ends: Vec<&str> = inner.split("..").collect();
+    let [from, to] = ends.as_slice() else { return None };
+    let letter = |text: &str| text.bytes().next().filter(|_| text.len() == 1);
+    match (letter(from), letter(to)) {
+        (Some(from @ b'a'..=b'z'), Some(to @ b'a'..=b'z')) | (Some(from @ b'A'..=b'Z'), Some(to @ b'A'..=b'Z')) => {
+            Some(range(from.into(), to.into()).filter_map(|c| char::from_u32(c).map(String::from)).collect())
+        }
+        _ => {
+            let digits = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+            if !digits(from) || !digits(to) {
+                return None;
+            }
+            let (first, last): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+            let padded = [from, to].iter().any(|text| text.starts_with('0') && text.len() > 1);
+            let width = if padded { from.len().max(to.len()) } else { 0 };
+            let few = first.abs_diff(last) < MAX_WORDS as u32;
+            few.then(|| range(first, last).map(|number| format!("{number:0width$}")).collect())
+        }
+    }
+}
+
+/// From one to the other, upwards or downwards.
+fn range(from: u32, to: u32) -> Box<dyn Iterator<Item = u32>> {
+    if from <= to { Box::new(from..=to) } else { Box::new((to..=from).rev()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[track_caller]
+    fn check(raw: &str, expected: &str) {
+        let words = expand(raw).map(|words| words.join(" ")).unwrap_or_default();
+        assert_eq!(words, expected, "{raw}");
+    }
+
+    /// What bash makes of them.
+    #[test]
+    fn words_of_braces() {
+        check("{a,b}.txt", "a.txt b.txt");
+        check("src/{a,b/c}", "src/a src/b/c");
+        check("{1..5}", "1 2 3 4 5");
+        check("x{3..1}", "x3 x2 x1");
+        check("{08..10}", "08 09 10");
+        check("{a..c}{1,2}", "a1 a2 b1 b2 c1 c2");
+        check("{1..3,5}", "1..3 5");
+        check("a{,.bak}", "a a.bak");
+        check("--include=*.{c,h}", "--include=*.c --include=*.h");
+    }
+
+    #[test]
+    fn what_is_not_certain_is_none() {
+        for raw in [
+            "a",
+            "{a}",
+            "{}",
+            "{a,{b,c}}",
+            "{a,b",
+            "a}b{c,d}",
+            "{,a}",
+            "{a,-o}",
+            "-{a,b}",
+            "{a,$x}",
+            "{a,'b'}",
+            "{a..Z}",
+            "{1..a}",
+            "{1..100000}",
+            "{1..5..2}",
+            "{a,b}\\x",
+            "~/{a,b}",
+            "{-1..2}",
+            "{a,b}}",
+        ] {
+            check(raw, "");
+        }
+    }
+}

@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::stop_word;
 use crate::arguments::{ArgumentWriter, object, parsed};
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {

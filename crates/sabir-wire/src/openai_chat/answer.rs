@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {

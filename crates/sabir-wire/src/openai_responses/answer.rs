@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::replay::play;
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {

@@ -41,6 +41,7 @@ mod field;
 pub mod frames;
 mod gemini;
 mod identifier;
+pub mod listing;
 mod loose;
 mod mould;
 mod native;

@@ -11,6 +11,7 @@ pub(crate) mod request;
 mod shape;
 pub(crate) mod stream;
 mod told;
+mod written;
 
 use sabir_call::StopReason;
 
@@ -33,7 +34,7 @@ pub(crate) const ROW: Row = Row {
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
-    encode_error: answer::error_body,
+    encode_error: crate::openai_chat::answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
 };

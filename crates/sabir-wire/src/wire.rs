@@ -1,5 +1,7 @@
 //! The list of wires, and everything that a caller does with one without knowing which it is.
 
+use std::time::Duration;
+
 use sabir_call::{Draft, Event, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,6 +66,12 @@ pub(crate) trait Writer: Send {
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>);
     /// Reports an error in the stream.
     fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>);
+    /// Writes something that says nothing.
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+    /// How long the answer took; only some wires tell it.
+    fn took(&mut self, _: Duration) {}
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
@@ -239,6 +247,16 @@ impl Encoder {
         self.writer.error(error, out);
     }
 
+    /// Appends something that clients skip, for proxies that close what is silent. Nothing on a wire that has no such thing.
+    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.writer.keep_alive(out);
+    }
+
+    /// How long the answer took, for wires that tell it at the end.
+    pub fn took(&mut self, took: Duration) {
+        self.writer.took(took);
+    }
+
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.writer.finish(out);
@@ -271,7 +289,7 @@ fn escaped(model: &str, marks: &[u8]) -> String {
 }
 
 /// The text that was written as a part of a path. What is no escape stays as it is.
-fn unescaped(path: &str) -> String {
+pub(crate) fn unescaped(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let [first, behind @ ..] = rest {

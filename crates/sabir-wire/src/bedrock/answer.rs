@@ -159,6 +159,8 @@ impl Answer {
 const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
 
 impl Writer for Answer {
+    fn keep_alive(&mut self, _: &mut Vec<u8>) {}
+
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Text { text } => {

@@ -25,3 +25,4 @@ mod pictures;
 mod responses;
 mod rules;
 mod splits;
+mod translated;

@@ -242,7 +242,9 @@ fn tools(list: &Field<'_>, wishes: &mut Wishes, notes: &mut Vec<Note>) -> Result
                 notes.push(Note::new(said.path, "left out: the tool is offered as any other"));
             }
         }
-        specs.push(ToolSpec::new(name, tool.get("description").text_or_empty()?, schema));
+        let examples: Result<Vec<_>, _> = tool.get("input_examples").items()?.iter().map(Field::object).collect();
+        let spec = ToolSpec::new(name, tool.get("description").text_or_empty()?, schema);
+        specs.push(ToolSpec { examples: examples?, ..spec });
     }
     Ok(specs)
 }

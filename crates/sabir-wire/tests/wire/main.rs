@@ -15,6 +15,7 @@ mod bedrock;
 mod corpus;
 mod cuts;
 mod frames;
+mod fronts;
 mod gemini;
 mod histories;
 mod hosts;

@@ -448,6 +448,10 @@ fn a_failed_response_is_told_in_both_ways() {
     );
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
+    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    decoder.push(&bytes, &mut draft);
+    let report = decoder.finish(Close::Clean, &mut draft);
+    assert_eq!((report.error.unwrap().kind, draft.faults.len()), (ModelErrorKind::TooLong, 1), "one error, told twice");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What went wrong with a request, and how the client is told: in the error format of the wire that it speaks.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use sabir_call::{ModelError, ModelErrorKind};
 use sabir_wire::{ProviderError, RequestError, Wire};
@@ -13,17 +13,22 @@ pub(crate) enum Refusal {
         "a token is needed: send `Authorization: Bearer TOKEN`, with the token that the gateway printed or was given"
     )]
     NoToken,
-    #[error("the host `{0}` is none of this gateway's: address it by the name that it was started with")]
+    #[error(
+        "the host `{0}` is none of this gateway's: address it as 127.0.0.1 or localhost with its port, or name the host in its \
+         configuration"
+    )]
     Host(String),
     #[error("pages of `{0}` may not ask this gateway")]
     Origin(String),
     #[error("there is nothing at {0}")]
     Path(String),
-    #[error("{0} is not allowed here")]
-    Method(String),
+    #[error("{0} is not allowed here: use {1}")]
+    Method(String, Method),
+    #[error("OPTIONS is answered for pages that may ask, and for nobody else")]
+    Options,
     #[error("the body is larger than {0} bytes, which is the most that this gateway takes")]
     TooLarge(usize),
-    #[error("the body of the request did not come within {0} seconds")]
+    #[error("the body of the request came too slowly: it was not there after {0} seconds")]
     TooSlow(u64),
     #[error("{0}")]
     Malformed(String),
@@ -33,8 +38,6 @@ pub(crate) enum Refusal {
     Model(String, String),
     #[error("the gateway makes {0} answers at once, which is its limit; try again")]
     Busy(usize),
-    #[error("the gateway is about to end; try again")]
-    Ending,
     #[error("{0}")]
     Failed(ModelError),
 }
@@ -44,13 +47,13 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
+            Self::Host(_) | Self::Origin(_) | Self::Options => StatusCode::FORBIDDEN,
             Self::Path(_) | Self::Model(..) => StatusCode::NOT_FOUND,
-            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Method(..) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Malformed(_) | Self::Request(_) => StatusCode::BAD_REQUEST,
-            Self::Busy(_) | Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Failed(error) => status_of(error.kind),
         }
     }
@@ -60,7 +63,7 @@ impl Refusal {
         let kind = match self {
             Self::NoToken => ModelErrorKind::Key,
             Self::Model(..) => ModelErrorKind::UnknownModel,
-            Self::Busy(_) | Self::Ending => ModelErrorKind::Unavailable,
+            Self::Busy(_) => ModelErrorKind::Unavailable,
             Self::Failed(error) => error.kind,
             _ => ModelErrorKind::Rejected,
         };
@@ -73,8 +76,16 @@ impl Refusal {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status();
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if matches!(self, Self::Busy(_) | Self::Ending) {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let headers = response.headers_mut();
+        match self {
+            Self::Busy(_) => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            Self::NoToken => _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            // What is left of the body is not waited for.
+            Self::TooSlow(_) => _ = headers.insert(header::CONNECTION, HeaderValue::from_static("close")),
+            Self::Method(_, wanted) => {
+                _ = HeaderValue::from_str(wanted.as_str()).map(|wanted| headers.insert(header::ALLOW, wanted));
+            }
+            _ => {}
         }
         response
     }

@@ -7,23 +7,22 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::dialect::dialect;
-use sabir_call::{Draft, Event, ModelError, ModelErrorKind, Protocol, Request, Sink, Usage, render_request};
+use sabir_call::{Draft, Event, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
 use sabir_wire::{Encoder, Head, Incoming, Wire};
-use tokio::time::Instant;
 
 use crate::answer::{Answer, Page, Work};
 use crate::error::Refusal;
+use crate::ledger::Ledger;
 use crate::mend::{Broken, Mender};
-use crate::note::{Ended, Note};
+use crate::note::Note;
 use crate::route::Route;
 use crate::serve::Gateway;
 
 /// What is known of an exchange from its start.
 pub(crate) struct Exchange {
     pub(crate) gateway: Gateway,
-    pub(crate) id: String,
     pub(crate) front: Wire,
-    pub(crate) start: Instant,
+    pub(crate) ledger: Ledger,
 }
 
 /// A request that was understood, and who is to answer it.
@@ -35,32 +34,19 @@ struct Asking {
 
 impl Exchange {
     /// Answers a request that came to this path.
-    pub(crate) async fn answer(self, path: &str, body: Bytes) -> Response {
-        let front = self.front;
-        let mut model = String::new();
-        let answer = match self.asking(path, &body) {
-            Ok((asking, streamed)) => {
-                drop(body);
-                model.clone_from(&asking.head.model);
-                self.begin(asking, streamed).await
-            }
-            Err(refusal) => Err((self, refusal)),
-        };
-        answer.unwrap_or_else(|(exchange, refusal)| {
-            exchange.ended(&model, refusal.status().as_u16(), &Tally::default(), Some(&refusal.to_string()));
-            refusal.response(Some(front))
-        })
+    pub(crate) async fn answer(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
+        let (asking, streamed) = self.asking(path, &body)?;
+        drop(body);
+        self.begin(asking, streamed).await
     }
 
     fn asking(&self, path: &str, body: &[u8]) -> Result<(Asking, bool), Refusal> {
         let Incoming { mut request, streamed } = self.front.decode_request(path, body).map_err(Refusal::Request)?;
+        self.ledger.asked(&request.model);
         let routes = self.gateway.routes();
-        let route = routes.find(&request.model).ok_or_else(|| {
-            let known = routes.names().collect::<Vec<_>>().join(", ");
-            Refusal::Model(request.model.chars().take(100).collect(), known)
-        })?;
+        let route = routes.find(&request.model).ok_or_else(|| routes.unknown(&request.model))?;
         let created = (self.gateway.settings().clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let head = Head { id: self.id.clone(), model: request.model.clone(), created };
+        let head = Head { id: self.ledger.id().to_owned(), model: request.model.clone(), created };
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         self.tell_taught(&request);
@@ -72,20 +58,19 @@ impl Exchange {
             && let Some(dialect) = dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
-            self.note(Note::Taught { dialect: name, prompt: &prompt });
+            self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
         }
     }
 
-    async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, (Self, Refusal)> {
+    async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, Refusal> {
         let page = Page::default();
         let (front, limits) = (self.front, self.gateway.settings().limits);
-        let again = Self { gateway: self.gateway.clone(), id: self.id.clone(), ..self };
         let work: Work = if streamed {
             Box::pin(self.stream(asking, page.clone()))
         } else {
             Box::pin(self.whole(asking, page.clone()))
         };
-        let answer = Answer::new(page, work).begun().await.map_err(|refusal| (again, refusal))?;
+        let answer = Answer::new(page, work).begun().await?;
         let (kind, ping) = if streamed { (front.stream_type(), ping(front)) } else { ("application/json", "") };
         let mut response = Response::new(Body::new(answer.pinging(ping, limits.ping)));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -97,48 +82,32 @@ impl Exchange {
 
     async fn stream(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
-        let model = head.model.clone();
-        let mut written =
-            Streamed { encoder: Encoder::new(self.front, head), page: page.clone(), tally: Tally::default() };
-        let failure = ask(&request, &route, &mut written).await.err();
-        let Streamed { mut encoder, tally, .. } = written;
-        match &failure {
-            Some(error) if tally.first.is_none() => return page.refuse(Refusal::Failed(error.clone())),
-            Some(error) => page.write(|out| encoder.error(&Refusal::Failed(error.clone()).told(), out)),
-            None => page.write(|out| encoder.finish(out)),
+        let encoder = Encoder::new(self.front, head);
+        let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: false };
+        let failure = ask(&request, &route, &mut written).await.err().map(Refusal::Failed);
+        let Streamed { mut encoder, begun, .. } = written;
+        match failure {
+            Some(refusal) if !begun => page.refuse(refusal),
+            Some(refusal) => {
+                self.ledger.failed(&refusal);
+                page.write(|out| encoder.error(&refusal.told(), out));
+            }
+            None => {
+                page.write(|out| encoder.finish(out));
+                self.ledger.done();
+            }
         }
-        self.ended(&model, 200, &tally, failure.as_ref().map(|error| error.message.as_str()));
     }
 
     async fn whole(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
-        let mut drafted = Drafted::default();
+        let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone() };
         if let Err(error) = ask(&request, &route, &mut drafted).await {
             return page.refuse(Refusal::Failed(error));
         }
         let body = self.front.encode_whole(&head, &drafted.draft).to_string();
-        drafted.tally.bytes = body.len() as u64;
         page.write(|out| out.extend_from_slice(body.as_bytes()));
-        self.ended(&head.model, 200, &drafted.tally, None);
-    }
-
-    fn note(&self, note: Note<'_>) {
-        self.gateway.watch().note(&self.id, note);
-    }
-
-    fn ended(&self, model: &str, status: u16, tally: &Tally, error: Option<&str>) {
-        self.note(Note::Ended(&Ended {
-            front: Some(self.front),
-            model,
-            status,
-            whole: error.is_none(),
-            took: self.start.elapsed(),
-            first: tally.first.map(|first| first.duration_since(self.start)),
-            bytes: tally.bytes,
-            calls: tally.calls,
-            usage: tally.usage,
-            error,
-        }));
+        self.ledger.done();
     }
 }
 
@@ -152,57 +121,36 @@ async fn ask<S: Sink + Send>(request: &Request, route: &Route, out: &mut S) -> R
     }
 }
 
-/// What an answer came to.
-#[derive(Debug, Clone, Default)]
-struct Tally {
-    first: Option<Instant>,
-    bytes: u64,
-    calls: u32,
-    usage: Usage,
-}
-
-impl Tally {
-    fn event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::CallStart { .. } => self.calls += 1,
-            Event::Usage(usage) => self.usage.update(*usage),
-            _ => {}
-        }
-    }
-}
-
 /// A sink that writes a stream.
 struct Streamed {
     encoder: Encoder,
     page: Page,
-    tally: Tally,
+    ledger: Ledger,
+    /// Whether anything was written.
+    begun: bool,
 }
 
 impl Sink for Streamed {
     fn event(&mut self, event: Event<'_>) {
-        let Self { encoder, page, tally } = self;
-        tally.event(&event);
+        let Self { encoder, page, ledger, begun } = self;
+        ledger.event(&event);
         page.write(|out| {
             let before = out.len();
             encoder.event(event, out);
-            tally.bytes += (out.len() - before) as u64;
-            if out.len() > before {
-                tally.first.get_or_insert_with(Instant::now);
-            }
+            *begun |= out.len() > before;
         });
     }
 }
 
 /// A sink that keeps everything until the end.
-#[derive(Default)]
 struct Drafted {
     draft: Draft,
-    tally: Tally,
+    ledger: Ledger,
 }
 
 impl Sink for Drafted {
     fn event(&mut self, event: Event<'_>) {
-        self.tally.event(&event);
+        self.ledger.event(&event);
         self.draft.event(event);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabir_wire::{Head, Incoming, ProviderError, RequestError, Wire};
+use sabir_wire::{Incoming, ProviderError, RequestError, Wire};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -220,7 +220,7 @@ impl Connection {
             }
             _ => {}
         }
-        let head = Head { id: format!("reply_{turn}"), model: incoming.request.model.clone(), created: 1_700_000_000 };
+        let head = incoming.head(format!("reply_{turn}"), 1_700_000_000);
         if incoming.streamed {
             let body = reply.stream(wire, head);
             self.stream_body(&reply, wire.stream_type(), &body).await

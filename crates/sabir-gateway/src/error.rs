@@ -67,7 +67,14 @@ impl Refusal {
             Self::Failed(error) => error.kind,
             _ => ModelErrorKind::Rejected,
         };
-        ProviderError { kind, code: code_of(kind, self.status()).to_owned(), message: self.to_string() }
+        let status = self.status();
+        let place = match self {
+            Self::Request(error) => Some(error.path.clone()),
+            Self::Model(..) => Some("model".to_owned()),
+            _ => None,
+        };
+        let code = code_of(kind, status).to_owned();
+        ProviderError { kind, code, message: self.to_string(), status: Some(status.as_u16()), place }
     }
 
     /// The response, as the clients of that wire expect it.

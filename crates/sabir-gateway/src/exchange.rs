@@ -41,12 +41,16 @@ impl Exchange {
     }
 
     fn asking(&self, path: &str, body: &[u8]) -> Result<(Asking, bool), Refusal> {
-        let Incoming { mut request, streamed } = self.front.decode_request(path, body).map_err(Refusal::Request)?;
-        self.ledger.asked(&request.model);
+        let incoming = self.front.decode_request(path, body).map_err(Refusal::Request)?;
+        self.ledger.asked(&incoming.request.model);
         let routes = self.gateway.routes();
-        let route = routes.find(&request.model).ok_or_else(|| routes.unknown(&request.model))?;
+        let route = routes.find(&incoming.request.model).ok_or_else(|| routes.unknown(&incoming.request.model))?;
         let created = (self.gateway.settings().clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let head = Head { id: self.ledger.id().to_owned(), model: request.model.clone(), created };
+        let head = incoming.head(self.ledger.id(), created);
+        let Incoming { mut request, streamed, notes, .. } = incoming;
+        for note in &notes {
+            self.ledger.note(Note::LeftOut { path: &note.path, what: &note.message });
+        }
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         self.tell_taught(&request);

@@ -43,47 +43,40 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status that says it.
-    pub(crate) fn status(&self) -> StatusCode {
-        match self {
-            Self::NoToken => StatusCode::UNAUTHORIZED,
-            Self::Host(_) | Self::Origin(_) | Self::Options => StatusCode::FORBIDDEN,
-            Self::Path(_) | Self::Model(..) => StatusCode::NOT_FOUND,
-            Self::Method(..) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Malformed(_) | Self::Request(_) => StatusCode::BAD_REQUEST,
-            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Failed(error) => status_of(error.kind),
-        }
-    }
-
     /// The error as a wire says it.
     pub(crate) fn told(&self) -> ProviderError {
-        let kind = match self {
-            Self::NoToken => ModelErrorKind::Key,
-            Self::Model(..) => ModelErrorKind::UnknownModel,
-            Self::Busy(_) => ModelErrorKind::Unavailable,
-            Self::Failed(error) => error.kind,
-            _ => ModelErrorKind::Rejected,
+        let of = |status: StatusCode, code: &str| ProviderError {
+            status: Some(status.as_u16()),
+            ..ProviderError::new(code, self.to_string())
         };
-        let status = self.status();
-        let place = match self {
-            Self::Request(error) => Some(error.path.clone()),
-            Self::Model(..) => Some("model".to_owned()),
-            _ => None,
-        };
-        let code = code_of(kind, status).to_owned();
-        ProviderError { kind, code, message: self.to_string(), status: Some(status.as_u16()), place }
+        match self {
+            Self::Request(error) => ProviderError::from(error),
+            // The key that the provider refuses is the gateway's, not the client's.
+            Self::Failed(error) if error.kind == ModelErrorKind::Key => of(StatusCode::BAD_GATEWAY, "api_error"),
+            Self::Failed(error) => ProviderError::from(error),
+            Self::NoToken => of(StatusCode::UNAUTHORIZED, "authentication_error"),
+            Self::Host(_) | Self::Origin(_) | Self::Options => of(StatusCode::FORBIDDEN, "permission_error"),
+            Self::Path(_) => of(StatusCode::NOT_FOUND, "not_found_error"),
+            Self::Model(..) => ProviderError {
+                kind: ModelErrorKind::UnknownModel,
+                place: Some("model".to_owned()),
+                ..of(StatusCode::NOT_FOUND, "not_found_error")
+            },
+            Self::Method(..) => of(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
+            Self::TooLarge(_) => of(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
+            Self::TooSlow(_) => of(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
+            Self::Malformed(_) => of(StatusCode::BAD_REQUEST, "invalid_request_error"),
+            Self::Busy(_) => of(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
+        }
     }
 
     /// The response, as the clients of that wire expect it.
     pub(crate) fn response(&self, front: Option<Wire>) -> Response {
-        let body = front.unwrap_or(Wire::OpenAiChat).encode_error(&self.told()).to_string();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = self.status();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (front, told) = (front.unwrap_or(Wire::OpenAiChat), self.told());
+        let mut response = Response::new(Body::from(front.encode_error(&told).to_string()));
+        *response.status_mut() = StatusCode::from_u16(front.status(&told)).unwrap_or(StatusCode::BAD_GATEWAY);
         let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Busy(_) => _ = headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1")),
             Self::NoToken => _ = headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
@@ -95,35 +88,5 @@ impl Refusal {
             _ => {}
         }
         response
-    }
-}
-
-/// The status with which a failure of the model is passed on. A key that the provider refuses is the gateway's, not the
-/// client's.
-fn status_of(kind: ModelErrorKind) -> StatusCode {
-    match kind {
-        ModelErrorKind::Rejected | ModelErrorKind::TooLong => StatusCode::BAD_REQUEST,
-        ModelErrorKind::UnknownModel => StatusCode::NOT_FOUND,
-        ModelErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        ModelErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::BAD_GATEWAY,
-    }
-}
-
-/// The word for it that Anthropic and OpenAI share or nearly share.
-fn code_of(kind: ModelErrorKind, status: StatusCode) -> &'static str {
-    match kind {
-        ModelErrorKind::Key if status == StatusCode::UNAUTHORIZED => "authentication_error",
-        ModelErrorKind::UnknownModel => "not_found_error",
-        ModelErrorKind::TooLong => "context_length_exceeded",
-        ModelErrorKind::RateLimited => "rate_limit_error",
-        ModelErrorKind::Unavailable => "overloaded_error",
-        ModelErrorKind::Rejected => match status {
-            StatusCode::FORBIDDEN => "permission_error",
-            StatusCode::NOT_FOUND => "not_found_error",
-            StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
-            _ => "invalid_request_error",
-        },
-        _ => "api_error",
     }
 }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
+pub(crate) use gateway::{GatewayArguments, LogForm};
 pub(crate) use limits::{
     ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
     TrustArguments,
 };
 
 mod files;
+mod gateway;
 mod limits;
 
 /// A terminal coding agent that understands every way a language model asks for a tool.
@@ -89,6 +91,12 @@ pub(crate) enum Command {
     Models(ModelsArguments),
     /// Say what is there to work with; with a model, find out what it can do by asking it.
     Doctor(DoctorArguments),
+    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses) and Ollama in front of any
+    /// model, with native tool calls even from one that only writes text.
+    ///
+    /// Prints where it listens and what to paste into clients, then serves until SIGINT or SIGTERM, and writes one line on
+    /// standard error for each request. SIGHUP reads the configuration again. `sabir help gateway` says all of it.
+    Gateway(GatewayArguments),
     /// Run a command of yours in the sandbox, to try it.
     ///
     /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1
@@ -390,6 +398,7 @@ impl Cli {
         let task = match &self.command {
             Some(Command::Models(arguments)) => return arguments.config.as_deref(),
             Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
+            Some(Command::Gateway(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {

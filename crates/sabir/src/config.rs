@@ -210,10 +210,15 @@ impl Config {
             let (provider, id) = self.split(name)?;
             (self.own.providers.reach(&provider)?, id)
         };
+        Ok(self.reached(name, id, reached))
+    }
+
+    /// The model of that id at that provider.
+    pub(crate) fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
         let catalogue = self.catalogue();
         let entry = catalogue.find(&id);
         let prices = catalogue.prices(&reached.provider, &id);
-        Ok(Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached })
+        Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached }
     }
 
     /// What is known of models, the user's entries first.

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::error::Refusal;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, REPORT};
 use crate::front;
 use crate::guard;
 use crate::note::Watch;
@@ -145,12 +145,13 @@ impl Gateway {
         let start = Instant::now();
         let path = request.uri().path().to_owned();
         let front = front::of_path(&path);
+        let report = request.headers().get(REPORT).is_some_and(|value| value == "1");
         match self.received(port, request, start).await {
             Ok((Some(front), body)) => {
                 let Ok(permit) = Arc::clone(&self.0.answers).try_acquire_owned() else {
                     return Refusal::Busy(self.0.settings.limits.answers).response(Some(front));
                 };
-                let exchange = Exchange { gateway: self.clone(), id: self.id(), front, start };
+                let exchange = Exchange { gateway: self.clone(), id: self.id(), front, start, report };
                 let response = exchange.answer(&path, body).await;
                 response.map(|body| {
                     Body::new(body.map_frame(move |frame| {

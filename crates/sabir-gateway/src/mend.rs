@@ -105,19 +105,3 @@ impl Terms {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_read_back() {
-        for mending in [Mending::Pass, Mending::Heal, Mending::Retry(1), Mending::Retry(9)] {
-            assert_eq!(mending.to_string().parse(), Ok(mending));
-        }
-        assert_eq!("retry".parse(), Ok(Mending::Retry(1)));
-        for wrong in ["", "retry 0", "retry 10", "retry x", "retry2", "heal 2", "Pass", "retries"] {
-            assert!(wrong.parse::<Mending>().is_err(), "{wrong}");
-        }
-    }
-}

@@ -384,6 +384,7 @@ impl<'n, S: Sink> Mender<'n, S> {
         let limit = call.end == End::Cut(Cut::Limit);
         call.way = Way::Gone(outgoing.print());
         if let Err(message) = broken {
+            let limit = limit || self.attempt.is_short();
             self.trouble(Trouble { message, limit, checked: None });
         }
     }
@@ -465,8 +466,7 @@ impl<'n, S: Sink> Mender<'n, S> {
                 .map(|fault| fault.message.clone()),
         };
         if let Some(message) = wrong {
-            let limit = call.end == End::Cut(Cut::Limit) || matches!(self.attempt.stop, Some((StopReason::Length, _)));
-            let limit = limit && checked.state == CallState::Cut;
+            let limit = call.end == End::Cut(Cut::Limit) || self.attempt.is_short();
             return self.trouble(Trouble { message, limit, checked: Some(checked) });
         }
         self.release(position, &checked, print);
@@ -534,6 +534,13 @@ impl<S: Sink> Sink for Mender<'_, S> {
             Event::Stop { reason, raw } => self.attempt.stop = Some((reason, raw.to_owned())),
             Event::Opaque(_) => self.out.event(event),
         }
+    }
+}
+
+impl Attempt {
+    /// Whether the output limit ended it.
+    fn is_short(&self) -> bool {
+        matches!(self.stop, Some((StopReason::Length, _)))
     }
 }
 

@@ -62,7 +62,7 @@ fn answer(size: usize) -> Draft {
 
 /// An answer as a stream of that wire, in deltas of so many bytes.
 fn stream(wire: Wire, draft: &Draft, delta: usize) -> Vec<u8> {
-    let head = Head { id: "chatcmpl-9f8e7d6c5b4a".to_owned(), model: "gpt-5-mini".to_owned(), created: 1_790_000_000 };
+    let head = Head { id: "chatcmpl-9f8e7d6c5b4a".to_owned(), model: "gpt-5-mini".to_owned(), created: 1_790_000_000, ..Head::default() };
     let (mut encoder, mut body) = (Encoder::new(wire, head), Vec::new());
     play(draft, delta, &mut |event: Event<'_>| encoder.event(event, &mut body));
     encoder.finish(&mut body);

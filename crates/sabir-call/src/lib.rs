@@ -74,7 +74,8 @@ pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
 pub use message::{Call, CallId, CallResult, Ending, Image, Message, Opaque, Part, Role};
 pub use model::{
-    Answer, Effort, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Server, Thinking, ToolChoice,
+    Answer, Cache, Effort, Format, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Sampling, Server,
+    Thinking, ToolChoice, Wishes,
 };
 pub use prompt::{Lesson, render_example};
 pub use prompted::{Prompted, render_message, render_request, render_result};

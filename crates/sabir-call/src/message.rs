@@ -71,6 +71,11 @@ pub enum Part {
     },
     /// A picture.
     Image(Image),
+    /// A picture that lies elsewhere. Only some wires take one.
+    ImageUrl {
+        /// Its address.
+        url: String,
+    },
     /// A call that the model asked for.
     Call(Call),
     /// The one result of a call.

@@ -7,9 +7,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::event::Sink;
-use crate::message::Message;
+use crate::message::{Message, Opaque};
 use crate::tool::{ToolSet, ToolSpec};
 
 /// How calls are asked for. Resolved once when a task starts, then locked for the task.
@@ -69,12 +70,85 @@ pub struct Request {
     pub protocol: Protocol,
     /// The most tokens to answer with; `None`: the provider's default, or the wire's if it insists on one.
     pub max_output: Option<u64>,
-    /// Sampling temperature; `None`: the provider's default.
-    pub temperature: Option<f64>,
-    /// Text that ends the answer.
-    pub stop: Vec<String>,
+    /// How tokens are chosen, and where the answer ends.
+    pub sampling: Sampling,
     /// How much to think before answering.
     pub thinking: Thinking,
+    /// What else is wished of the answer.
+    pub wishes: Wishes,
+}
+
+/// How tokens are chosen, and where the answer ends. `None`: the provider's default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// The temperature.
+    pub temperature: Option<f64>,
+    /// The share of the likeliest tokens that is chosen from, from 0 to 1.
+    pub top_p: Option<f64>,
+    /// How many of the likeliest tokens are chosen from.
+    pub top_k: Option<u64>,
+    /// What makes the same request give the same answer, as far as the provider can.
+    pub seed: Option<i64>,
+    /// How much a token is avoided that occurred at all, from -2 to 2.
+    pub presence_penalty: Option<f64>,
+    /// How much a token is avoided each time that it occurred, from -2 to 2.
+    pub frequency_penalty: Option<f64>,
+    /// Text that ends the answer.
+    pub stop: Vec<String>,
+}
+
+/// What else a request wishes of its answer. A wire that has no word for a wish leaves it out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wishes {
+    /// The form of the answer's words.
+    pub format: Format,
+    /// How long the answer's words should be, in the provider's words (`low`, `medium`, `high`).
+    pub verbosity: Option<String>,
+    /// Who asks: a stable name that says nothing of the person.
+    pub user: Option<String>,
+    /// How soon to answer and at which price, in the provider's words.
+    pub tier: Option<String>,
+    /// What requests with the same beginning share, so that one provider's machine has it cached.
+    pub cache_key: Option<String>,
+    /// Whether the client marked what may be cached.
+    pub cache: Cache,
+    /// The tools whose arguments the provider is to hold to their schema.
+    pub strict: Vec<String>,
+    /// Tools of a provider's own, in its wire's form. One with the name of a tool on offer is that tool, as its wire says it.
+    pub native: Vec<Opaque>,
+}
+
+/// The form of an answer's words.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Any words.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+    /// JSON that is valid for a schema.
+    Schema {
+        /// What the form is called; empty where nobody named it.
+        name: String,
+        /// The JSON Schema.
+        schema: Value,
+        /// Whether the provider is to guarantee it.
+        strict: bool,
+    },
+}
+
+/// Whether a client marked what may be cached. Where the marks stand is the wire's affair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// No mark.
+    #[default]
+    Unmarked,
+    /// There are marks.
+    Marked,
 }
 
 /// How much a model thinks before it answers. A wire that has no word for a wish takes its nearest one.

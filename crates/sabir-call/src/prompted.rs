@@ -12,7 +12,7 @@ use crate::dialect::{Dialect, Selection};
 use crate::draft::Draft;
 use crate::event::{Cut, Event, Sink, StopReason};
 use crate::message::{Call, CallResult, Ending, Image, Message, Part, Role};
-use crate::model::{Protocol, Request, ToolChoice};
+use crate::model::{Protocol, Request, ToolChoice, Wishes};
 use crate::prompt::Lesson;
 use crate::reader::Reader;
 use crate::tool::ToolSet;
@@ -33,7 +33,8 @@ pub fn render_request(request: &Request, dialect: &Dialect) -> Request {
         choice: ToolChoice::Auto,
         protocol: Protocol::Native,
         model: request.model.clone(),
-        stop: request.stop.clone(),
+        sampling: request.sampling.clone(),
+        wishes: Wishes { strict: Vec::new(), native: Vec::new(), ..request.wishes.clone() },
         ..*request
     }
 }
@@ -56,6 +57,10 @@ pub fn render_message(message: &Message, dialect: &Dialect, tools: &ToolSet) -> 
                 show(&result.images, &mut words, &mut parts);
             }
             Part::Image(image) => show(std::slice::from_ref(image), &mut words, &mut parts),
+            Part::ImageUrl { .. } => {
+                parts.extend((!words.is_empty()).then(|| Part::text(std::mem::take(&mut words))));
+                parts.push(part.clone());
+            }
             Part::Thought { .. } | Part::Opaque(_) => {}
         }
     }

@@ -10,14 +10,14 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::dialect::dialect;
-use sabir_call::{Answer as ModelAnswer, Draft, Event, ModelError, Protocol, Request, Sink, Usage, render_request};
+use sabir_call::{Answer as ModelAnswer, Draft, Event, ModelError, Protocol, Request, Sink, render_request};
 use sabir_wire::{Encoder, Head, Incoming, Wire};
-use tokio::time::Instant;
 
 use crate::answer::{Answer, Page, Work};
 use crate::error::Refusal;
+use crate::ledger::Ledger;
 use crate::mend::{Diary, Mender, Next};
-use crate::note::{Ended, Note};
+use crate::note::Note;
 use crate::route::Route;
 use crate::serve::Gateway;
 
@@ -27,9 +27,8 @@ pub(crate) const REPORT: &str = "sabir-report";
 /// What is known of an exchange from its start.
 pub(crate) struct Exchange {
     pub(crate) gateway: Gateway,
-    pub(crate) id: String,
     pub(crate) front: Wire,
-    pub(crate) start: Instant,
+    pub(crate) ledger: Ledger,
     /// Whether the client wants to be told what was done about the answer.
     pub(crate) report: bool,
 }
@@ -43,32 +42,23 @@ struct Asking {
 
 impl Exchange {
     /// Answers a request that came to this path.
-    pub(crate) async fn answer(self, path: &str, body: Bytes) -> Response {
-        let front = self.front;
-        let mut model = String::new();
-        let answer = match self.asking(path, &body) {
-            Ok((asking, streamed)) => {
-                drop(body);
-                model.clone_from(&asking.head.model);
-                self.begin(asking, streamed).await
-            }
-            Err(refusal) => Err((self, refusal)),
-        };
-        answer.unwrap_or_else(|(exchange, refusal)| {
-            exchange.ended(&model, refusal.status().as_u16(), &Tally::default(), Some(&refusal.to_string()));
-            refusal.response(Some(front))
-        })
+    pub(crate) async fn answer(self, path: &str, body: Bytes) -> Result<Response, Refusal> {
+        let (asking, streamed) = self.asking(path, &body)?;
+        drop(body);
+        self.begin(asking, streamed).await
     }
 
     fn asking(&self, path: &str, body: &[u8]) -> Result<(Asking, bool), Refusal> {
-        let Incoming { mut request, streamed } = self.front.decode_request(path, body).map_err(Refusal::Request)?;
+        let incoming = self.front.decode_request(path, body).map_err(Refusal::Request)?;
+        self.ledger.asked(&incoming.request.model);
         let routes = self.gateway.routes();
-        let route = routes.find(&request.model).ok_or_else(|| {
-            let known = routes.names().collect::<Vec<_>>().join(", ");
-            Refusal::Model(request.model.chars().take(100).collect(), known)
-        })?;
+        let route = routes.find(&incoming.request.model).ok_or_else(|| routes.unknown(&incoming.request.model))?;
         let created = (self.gateway.settings().clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let head = Head { id: self.id.clone(), model: request.model.clone(), created };
+        let head = incoming.head(self.ledger.id(), created);
+        let Incoming { mut request, streamed, notes, .. } = incoming;
+        for note in &notes {
+            self.ledger.note(Note::LeftOut { path: &note.path, what: &note.message });
+        }
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         self.tell_taught(&request);
@@ -80,20 +70,19 @@ impl Exchange {
             && let Some(dialect) = dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
-            self.note(Note::Taught { dialect: name, prompt: &prompt });
+            self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
         }
     }
 
-    async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, (Self, Refusal)> {
+    async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, Refusal> {
         let page = Page::default();
         let (front, limits) = (self.front, self.gateway.settings().limits);
-        let again = Self { gateway: self.gateway.clone(), id: self.id.clone(), ..self };
         let work: Work = if streamed {
             Box::pin(self.stream(asking, page.clone()))
         } else {
             Box::pin(self.whole(asking, page.clone()))
         };
-        let answer = Answer::new(page, work).begun().await.map_err(|refusal| (again, refusal))?;
+        let answer = Answer::new(page, work).begun().await?;
         let (kind, ping) = if streamed { (front.stream_type(), ping(front)) } else { ("application/json", "") };
         let report = answer.report();
         let mut response = Response::new(Body::new(answer.pinging(ping, limits.ping)));
@@ -109,58 +98,42 @@ impl Exchange {
 
     async fn stream(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
-        let model = head.model.clone();
-        let mut written =
-            Streamed { encoder: Encoder::new(self.front, head), page: page.clone(), tally: Tally::default() };
-        let tell = |note: Note<'_>| self.note(note);
+        let encoder = Encoder::new(self.front, head);
+        let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: false };
+        let tell = |note: Note<'_>| self.ledger.note(note);
         let (result, report) = ask(&request, &route, Diary::new(&tell), &mut written).await;
-        let failure = result.err();
-        let Streamed { mut encoder, tally, .. } = written;
-        if self.report && tally.first.is_some() {
+        let failure = result.err().map(Refusal::Failed);
+        let Streamed { mut encoder, begun, .. } = written;
+        if self.report && (begun || failure.is_none()) {
             page.write(|out| out.extend_from_slice(comment(self.front, &report).as_bytes()));
         }
-        match &failure {
-            Some(error) if tally.first.is_none() => return page.refuse(Refusal::Failed(error.clone())),
-            Some(error) => page.write(|out| encoder.error(&Refusal::Failed(error.clone()).told(), out)),
-            None => page.write(|out| encoder.finish(out)),
+        match failure {
+            Some(refusal) if !begun => page.refuse(refusal),
+            Some(refusal) => {
+                self.ledger.failed(&refusal);
+                page.write(|out| encoder.error(&refusal.told(), out));
+            }
+            None => {
+                page.write(|out| encoder.finish(out));
+                self.ledger.done();
+            }
         }
-        self.ended(&model, 200, &tally, failure.as_ref().map(|error| error.message.as_str()));
     }
 
     async fn whole(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
-        let mut drafted = Drafted::default();
-        let tell = |note: Note<'_>| self.note(note);
+        let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone() };
+        let tell = |note: Note<'_>| self.ledger.note(note);
         let (result, report) = ask(&request, &route, Diary::new(&tell), &mut drafted).await;
-        if self.report {
-            page.report(report);
-        }
         if let Err(error) = result {
             return page.refuse(Refusal::Failed(error));
         }
+        if self.report {
+            page.report(report);
+        }
         let body = self.front.encode_whole(&head, &drafted.draft).to_string();
-        drafted.tally.bytes = body.len() as u64;
         page.write(|out| out.extend_from_slice(body.as_bytes()));
-        self.ended(&head.model, 200, &drafted.tally, None);
-    }
-
-    fn note(&self, note: Note<'_>) {
-        self.gateway.watch().note(&self.id, note);
-    }
-
-    fn ended(&self, model: &str, status: u16, tally: &Tally, error: Option<&str>) {
-        self.note(Note::Ended(&Ended {
-            front: Some(self.front),
-            model,
-            status,
-            whole: error.is_none(),
-            took: self.start.elapsed(),
-            first: tally.first.map(|first| first.duration_since(self.start)),
-            bytes: tally.bytes,
-            calls: tally.calls,
-            usage: tally.usage,
-            error,
-        }));
+        self.ledger.done();
     }
 }
 
@@ -182,8 +155,7 @@ async fn ask<S: Sink + Send>(
             Next::Ask(next) => asked = Cow::Owned(*next),
         }
     };
-    let (_, diary) = mender.into_parts();
-    (result, diary.report())
+    (result, mender.report())
 }
 
 /// Takes an answer, up to where nothing more of it is wanted: the rest is not waited for.
@@ -195,57 +167,36 @@ async fn listen(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), Mo
     .await
 }
 
-/// What an answer came to.
-#[derive(Debug, Clone, Default)]
-struct Tally {
-    first: Option<Instant>,
-    bytes: u64,
-    calls: u32,
-    usage: Usage,
-}
-
-impl Tally {
-    fn event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::CallStart { .. } => self.calls += 1,
-            Event::Usage(usage) => self.usage.update(*usage),
-            _ => {}
-        }
-    }
-}
-
 /// A sink that writes a stream.
 struct Streamed {
     encoder: Encoder,
     page: Page,
-    tally: Tally,
+    ledger: Ledger,
+    /// Whether anything was written.
+    begun: bool,
 }
 
 impl Sink for Streamed {
     fn event(&mut self, event: Event<'_>) {
-        let Self { encoder, page, tally } = self;
-        tally.event(&event);
+        let Self { encoder, page, ledger, begun } = self;
+        ledger.event(&event);
         page.write(|out| {
             let before = out.len();
             encoder.event(event, out);
-            tally.bytes += (out.len() - before) as u64;
-            if out.len() > before {
-                tally.first.get_or_insert_with(Instant::now);
-            }
+            *begun |= out.len() > before;
         });
     }
 }
 
 /// A sink that keeps everything until the end.
-#[derive(Default)]
 struct Drafted {
     draft: Draft,
-    tally: Tally,
+    ledger: Ledger,
 }
 
 impl Sink for Drafted {
     fn event(&mut self, event: Event<'_>) {
-        self.tally.event(&event);
+        self.ledger.event(&event);
         self.draft.event(event);
     }
 }

@@ -9,7 +9,7 @@
 //! and the request to the model with it. There is no queue that could grow and no task that could stay.
 //!
 //! ```text
-//! bytes ─ connection ─ guard ─ exchange ─ Incoming ─ Route ─ Model ─ events ─ Mender ─ Encoder ─ bytes
+//! bytes ─ connection ─ guard ─ respond ─ exchange ─ Incoming ─ Route ─ Model ─ events ─ Mender ─ Encoder ─ bytes
 //! ```
 //!
 //! The gateway keeps nothing from request to request, so that any number of it can stand behind a balancer. Nothing here
@@ -17,12 +17,21 @@
 //! [`Watch`].
 
 mod answer;
+mod connection;
+mod cut;
+mod delivery;
 mod error;
 mod exchange;
+mod framing;
 mod front;
 mod guard;
+mod ledger;
+mod lists;
 mod mend;
+mod metrics;
 mod note;
+mod receive;
+mod respond;
 mod route;
 mod serve;
 mod settings;

@@ -21,7 +21,9 @@ use std::str::FromStr;
 use sabir_call::{Parallel, Protocol, Request, ToolChoice};
 
 mod again;
+mod attempt;
 mod diary;
+mod ending;
 mod mender;
 #[cfg(test)]
 mod tests;
@@ -30,7 +32,8 @@ mod typed;
 mod words;
 
 pub(crate) use diary::Diary;
-pub(crate) use mender::{Mender, Next};
+pub(crate) use ending::Next;
+pub(crate) use mender::Mender;
 
 /// What is done about calls that are not right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

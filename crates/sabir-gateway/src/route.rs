@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sabir_call::{Model, Protocol};
 
+use crate::error::Refusal;
 use crate::mend::Mending;
 
 /// A model behind the gateway.
@@ -54,6 +55,18 @@ impl Routes {
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
+    }
+
+    /// The same names, with each model as `change` makes it.
+    pub(crate) fn map(self, change: impl Fn(Route) -> Route) -> Self {
+        let change = |route: Arc<Route>| Arc::new(change(Route::clone(&route)));
+        let named = self.named.into_iter().map(|(name, route)| (name, change(route)));
+        Self { named: named.collect(), other: self.other.map(change) }
+    }
+
+    /// What is said where nobody has that name.
+    pub(crate) fn unknown(&self, name: &str) -> Refusal {
+        Refusal::Model(name.chars().take(100).collect(), self.names().collect::<Vec<_>>().join(", "))
     }
 
     /// The model of that name. Ollama's clients may leave out its `:latest`.

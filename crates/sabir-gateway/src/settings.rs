@@ -29,11 +29,11 @@ pub struct Limits {
     pub body: usize,
     /// Open connections; more wait to be accepted.
     pub connections: usize,
-    /// Answers being made at once; more are refused with 429 or 503.
+    /// Answers being made at once; more are refused with 503.
     pub answers: usize,
-    /// From the first byte of a request's head to its last.
+    /// From the first byte of a request's head to its last, and from the opening of a connection to that first byte.
     pub head: Duration,
-    /// Between two pieces of a request's body.
+    /// For a request's body, and a second more for each 16 KiB of it.
     pub upload: Duration,
     /// How long a connection may be silent between two requests.
     pub idle: Duration,
@@ -48,7 +48,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body: 64 << 20,
+            body: 32 << 20,
             connections: 4096,
             answers: 2048,
             head: Duration::from_secs(15),

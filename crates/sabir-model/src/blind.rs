@@ -3,12 +3,12 @@
 //! A provider refuses the whole request for one, which would end a task because a tool showed a picture. What is left out is
 //! said in its place, so that the model can say that it cannot see it.
 
-use sabir_call::{Image, Part, Request};
+use sabir_call::{Part, Request};
 
 /// The request without its pictures, and with words about each; `None` where there are none.
 pub(crate) fn without_pictures(request: &Request) -> Option<Request> {
     let shows = |part: &Part| match part {
-        Part::Image(_) => true,
+        Part::Image(_) | Part::ImageUrl { .. } => true,
         Part::Result(result) => !result.images.is_empty(),
         _ => false,
     };
@@ -18,13 +18,14 @@ pub(crate) fn without_pictures(request: &Request) -> Option<Request> {
     let mut request = request.clone();
     for part in request.messages.iter_mut().flat_map(|message| &mut message.parts) {
         match part {
-            Part::Image(image) => *part = Part::text(words(image)),
+            Part::Image(image) => *part = Part::text(words(&image.media_type)),
+            Part::ImageUrl { url } => *part = Part::text(words(url)),
             Part::Result(result) => {
                 for image in result.images.drain(..) {
                     if !result.content.is_empty() {
                         result.content.push('\n');
                     }
-                    result.content.push_str(&words(&image));
+                    result.content.push_str(&words(&image.media_type));
                 }
             }
             _ => {}
@@ -33,13 +34,14 @@ pub(crate) fn without_pictures(request: &Request) -> Option<Request> {
     Some(request)
 }
 
-fn words(image: &Image) -> String {
-    format!("[A picture ({}) was left out: you cannot read pictures.]", image.media_type)
+/// `which`: its type, or its address.
+fn words(which: &str) -> String {
+    format!("[A picture ({which}) was left out: you cannot read pictures.]")
 }
 
 #[cfg(test)]
 mod tests {
-    use sabir_call::{CallId, CallResult, Ending, Message, Role};
+    use sabir_call::{CallId, CallResult, Ending, Image, Message, Role};
 
     use super::*;
 

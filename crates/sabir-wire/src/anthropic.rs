@@ -10,6 +10,7 @@ use sabir_call::StopReason;
 
 use crate::stop;
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "anthropic";
@@ -21,12 +22,27 @@ pub(crate) const ROW: Row = Row {
     key_header: ("x-api-key", ""),
     headers: &[("anthropic-version", "2023-06-01")],
     stream_type: "text/event-stream",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
     encode_error: answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// What it has words for.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "temperature"),
+        (Wish::TopP, "top_p"),
+        (Wish::TopK, "top_k"),
+        (Wish::Stop, "stop_sequences"),
+        (Wish::User, "metadata.user_id"),
+        (Wish::Tier, "service_tier"),
+    ],
+    mute: request::is_mute,
+    lacks: &[Lack::Json],
 };
 
 /// Words and reasons. The first row of a reason is the word that is written for it.

@@ -11,6 +11,7 @@ pub(crate) mod stream;
 use sabir_call::StopReason;
 
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "bedrock";
@@ -23,12 +24,24 @@ pub(crate) const ROW: Row = Row {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     stream_type: "application/vnd.amazon.eventstream",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
     encode_error: answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// What it has words for, whatever the model.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "inferenceConfig.temperature"),
+        (Wish::TopP, "inferenceConfig.topP"),
+        (Wish::Stop, "inferenceConfig.stopSequences"),
+    ],
+    mute: |request, _, wish| request::is_mute(request, wish),
+    lacks: &[Lack::Strict, Lack::Address, Lack::Json, Lack::Schema],
 };
 
 /// Words and reasons. The first row of a reason is the word that is written for it.

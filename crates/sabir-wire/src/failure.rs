@@ -3,8 +3,10 @@
 //! Providers agree neither on the shape nor on the words. One reader serves all of them: `{"error": {…}}`,
 //! `{"error": "…"}`, `{"type": "error", …}`, `{"message": …}`, `{"detail": …}`.
 
-use sabir_call::ModelErrorKind;
+use sabir_call::{ModelError, ModelErrorKind};
 use serde_json::{Map, Value};
+
+use crate::client::RequestError;
 
 /// The most characters of a provider's words that are kept.
 pub const MAX_WORDS: usize = 600;
@@ -18,6 +20,10 @@ pub struct ProviderError {
     pub code: String,
     /// The provider's words, at most [`MAX_WORDS`] characters.
     pub message: String,
+    /// The HTTP status that it came with, or is to be told with.
+    pub status: Option<u16>,
+    /// The place in the request that it is about.
+    pub place: Option<String>,
 }
 
 impl ProviderError {
@@ -25,14 +31,36 @@ impl ProviderError {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
         let kind = classify(None, &code, &message);
-        Self { kind, code, message: message.chars().take(MAX_WORDS).collect() }
+        Self { kind, code, message: message.chars().take(MAX_WORDS).collect(), status: None, place: None }
     }
 
     /// Takes the HTTP status into account, which outweighs everything but a context overflow and an unknown model.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.kind = classify(Some(status), &self.code, &self.message);
+        self.status = Some(status);
         self
+    }
+
+    /// The HTTP status that fits: its own, or what its code and kind say. [`Wire::status`](crate::Wire::status) knows what a
+    /// wire's clients expect instead.
+    pub fn status(&self) -> u16 {
+        let known = self.status.filter(|status| (400..600).contains(status));
+        let by_code = || CODES.iter().find(|(word, _)| self.code.contains(word)).map(|(_, status)| *status);
+        known.or_else(by_code).unwrap_or(match self.kind {
+            ModelErrorKind::Rejected | ModelErrorKind::TooLong => 400,
+            ModelErrorKind::Key => 401,
+            ModelErrorKind::UnknownModel => 404,
+            ModelErrorKind::RateLimited => 429,
+            ModelErrorKind::Unavailable => 503,
+            ModelErrorKind::Unreachable | ModelErrorKind::Broken | ModelErrorKind::Format => 502,
+            _ => 500,
+        })
+    }
+
+    /// Whether the provider has too much to do, which is no fault of it otherwise.
+    pub fn is_overload(&self) -> bool {
+        self.status == Some(529) || self.code.contains("overloaded")
     }
 
     /// Reads the body of an error response, or of an error event. `None` if it reports no error that could be read.
@@ -67,6 +95,39 @@ impl ProviderError {
         Some(Self::new(code, message.unwrap_or_default()))
     }
 }
+
+impl From<&RequestError> for ProviderError {
+    fn from(error: &RequestError) -> Self {
+        let place = (error.path != "body").then(|| error.path.clone());
+        Self { place, ..Self::new("invalid_request_error", error.to_string()).with_status(400) }
+    }
+}
+
+impl From<&ModelError> for ProviderError {
+    fn from(error: &ModelError) -> Self {
+        let code = match error.kind {
+            ModelErrorKind::Key => "authentication_error",
+            ModelErrorKind::UnknownModel => "model_not_found",
+            ModelErrorKind::Rejected => "invalid_request_error",
+            ModelErrorKind::TooLong => "context_length_exceeded",
+            ModelErrorKind::RateLimited => "rate_limit_error",
+            ModelErrorKind::Unavailable => "overloaded_error",
+            _ => "api_error",
+        };
+        // The kind is known; the words are not to be searched for another one.
+        Self { kind: error.kind, ..Self::new(code, error.message.as_str()) }
+    }
+}
+
+/// Words in codes that tell the status better than the kind does.
+const CODES: [(&str, u16); 6] = [
+    ("too_large", 413),
+    ("permission", 403),
+    ("accessdenied", 403),
+    ("insufficient_quota", 429),
+    ("timeout", 504),
+    ("internal", 500),
+];
 
 fn words(object: &Map<String, Value>, key: &str) -> Option<String> {
     match object.get(key)? {

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use sabir_call::{Call, CallId, CallResult, Ending, Image, Message, Part, Role, ToolSet, ToolSpec};
+use sabir_call::{
+    Call, CallId, CallResult, Ending, Format, Image, Message, Part, Role, ToolChoice, ToolSet, ToolSpec, Wishes,
+};
 
-use crate::wire::RequestError;
+use crate::client::RequestError;
 
 /// A place in a body.
 #[derive(Debug, Clone)]
@@ -100,30 +102,80 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A picture as a `data:` URL, which is the only kind that a history holds.
-pub(crate) fn image(url: &Field<'_>) -> Result<Image, RequestError> {
-    let picture = url.text()?.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let (media_type, data) = picture.ok_or_else(|| url.wrong("a base64 data URL"))?;
-    Ok(Image { media_type: media_type.to_owned(), data: data.to_owned() })
+/// A picture as a `data:` URL, or by its address.
+pub(crate) fn picture(url: &Field<'_>) -> Result<Part, RequestError> {
+    let text = url.text()?;
+    if ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
+        return Ok(Part::ImageUrl { url: text.to_owned() });
+    }
+    let picture = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let (media_type, data) = picture.ok_or_else(|| url.wrong("a base64 data URL, or an address"))?;
+    Ok(Part::Image(Image { media_type: media_type.to_owned(), data: data.to_owned() }))
 }
 
-/// The words of parts, joined, and their pictures. Other parts are in no result.
-pub(crate) fn split(parts: Vec<Part>) -> (String, Vec<Image>) {
+/// The words of parts, joined, and their pictures.
+///
+/// # Errors
+/// A part that is in no result: a picture by its address, a file.
+pub(crate) fn split(content: &Field<'_>, parts: Vec<Part>) -> Result<(String, Vec<Image>), RequestError> {
     let (mut words, mut pictures) = (String::new(), Vec::new());
     for part in parts {
         match part {
             Part::Text { text } => words.push_str(&text),
             Part::Image(picture) => pictures.push(picture),
-            _ => {}
+            _ => return Err(content.wrong("text and pictures as base64 only")),
         }
     }
-    (words, pictures)
+    Ok((words, pictures))
+}
+
+/// Parts of which only words may be there, joined.
+pub(crate) fn only_words(content: &Field<'_>, parts: Vec<Part>) -> Result<String, RequestError> {
+    let (words, pictures) = split(content, parts)?;
+    if pictures.is_empty() { Ok(words) } else { Err(content.wrong("text only")) }
 }
 
 /// A tool as OpenAI describes a function, and others after it.
-pub(crate) fn function(described: &Field<'_>) -> Result<ToolSpec, RequestError> {
-    let schema = Value::Object(described.get("parameters").object()?);
-    Ok(ToolSpec::new(described.get("name").text()?, described.get("description").text_or_empty()?, schema))
+pub(crate) fn function(described: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
+    let (name, schema) = (described.get("name").text()?, Value::Object(described.get("parameters").object()?));
+    if described.get("strict").is_true() {
+        wishes.strict.push(name.to_owned());
+    }
+    Ok(ToolSpec::new(name, described.get("description").text_or_empty()?, schema))
+}
+
+/// The form of an answer as OpenAI describes it; the schema stands in `inside`.
+pub(crate) fn form(format: &Field<'_>, inside: &Field<'_>) -> Result<Format, RequestError> {
+    let kind = format.get("type");
+    Ok(match kind.text_or_empty()? {
+        "" | "text" => Format::Text,
+        "json_object" => Format::Json,
+        "json_schema" => Format::Schema {
+            name: inside.get("name").text_or_empty()?.to_owned(),
+            schema: inside.get("schema").object()?.into(),
+            strict: inside.get("strict").is_true(),
+        },
+        _ => return Err(kind.wrong("`text`, `json_object` or `json_schema`")),
+    })
+}
+
+/// OpenAI's choice among some of the tools: the others are taken away. `name`: where a tool in the list has its name.
+pub(crate) fn allowed(
+    list: &Field<'_>,
+    tools: &mut Vec<ToolSpec>,
+    name: for<'f> fn(&Field<'f>) -> Field<'f>,
+) -> Result<ToolChoice, RequestError> {
+    let mut names = Vec::new();
+    for tool in list.get("tools").items()? {
+        names.push(name(&tool).text()?.to_owned());
+    }
+    tools.retain(|tool| names.contains(&tool.name));
+    let mode = list.get("mode");
+    match mode.text()? {
+        "auto" => Ok(ToolChoice::Auto),
+        "required" => Ok(ToolChoice::Required),
+        _ => Err(mode.wrong("`auto` or `required`")),
+    }
 }
 
 /// Tools that were read one by one.

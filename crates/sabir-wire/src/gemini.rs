@@ -11,9 +11,13 @@ use sabir_call::{Effort, StopReason};
 
 use crate::stop;
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "gemini";
+
+/// The type of an answer in JSON.
+const JSON: &str = "application/json";
 
 /// The wire, for the list.
 pub(crate) const ROW: Row = Row {
@@ -22,12 +26,33 @@ pub(crate) const ROW: Row = Row {
     key_header: ("x-goog-api-key", ""),
     headers: &[],
     stream_type: "text/event-stream",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
     encode_error: answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// What it has words for; clients write some of them with underscores.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "generationConfig.temperature"),
+        (Wish::TopP, "generationConfig.topP"),
+        (Wish::TopK, "generationConfig.topK"),
+        (Wish::Seed, "generationConfig.seed"),
+        (Wish::PresencePenalty, "generationConfig.presencePenalty"),
+        (Wish::FrequencyPenalty, "generationConfig.frequencyPenalty"),
+        (Wish::Stop, "generationConfig.stopSequences"),
+        (Wish::Temperature, "generation_config.temperature"),
+        (Wish::TopP, "generation_config.top_p"),
+        (Wish::TopK, "generation_config.top_k"),
+        (Wish::Seed, "generation_config.seed"),
+        (Wish::Stop, "generation_config.stop_sequences"),
+    ],
+    mute: |_, _, _| false,
+    lacks: &[Lack::One, Lack::Strict, Lack::Address, Lack::Marks],
 };
 
 /// The provider could not read the call that its model wrote.

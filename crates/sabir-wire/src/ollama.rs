@@ -8,6 +8,7 @@ pub(crate) mod stream;
 use sabir_call::StopReason;
 
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name. It has no opaque state.
 pub(crate) const NAME: &str = "ollama";
@@ -19,12 +20,28 @@ pub(crate) const ROW: Row = Row {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     stream_type: "application/x-ndjson",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
     encode_error: answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// What it has words for.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "options.temperature"),
+        (Wish::TopP, "options.top_p"),
+        (Wish::TopK, "options.top_k"),
+        (Wish::Seed, "options.seed"),
+        (Wish::PresencePenalty, "options.presence_penalty"),
+        (Wish::FrequencyPenalty, "options.frequency_penalty"),
+        (Wish::Stop, "options.stop"),
+    ],
+    mute: |_, _, _| false,
+    lacks: &[Lack::Force, Lack::One, Lack::Strict, Lack::Address, Lack::Marks],
 };
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {

@@ -5,10 +5,11 @@ pub(crate) mod incoming;
 pub(crate) mod request;
 pub(crate) mod stream;
 
-use sabir_call::StopReason;
+use sabir_call::{Request, StopReason};
 
 use crate::stop;
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "openai-chat";
@@ -20,6 +21,7 @@ pub(crate) const ROW: Row = Row {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     stream_type: "text/event-stream",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
@@ -27,6 +29,42 @@ pub(crate) const ROW: Row = Row {
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
 };
+
+/// What it has words for. OpenAI calls the user by another name since 2025, which other servers do not know.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "temperature"),
+        (Wish::TopP, "top_p"),
+        (Wish::Seed, "seed"),
+        (Wish::PresencePenalty, "presence_penalty"),
+        (Wish::FrequencyPenalty, "frequency_penalty"),
+        (Wish::Stop, "stop"),
+        (Wish::Verbosity, "verbosity"),
+        (Wish::User, "user"),
+        (Wish::User, "safety_identifier"),
+        (Wish::Tier, "service_tier"),
+        (Wish::CacheKey, "prompt_cache_key"),
+    ],
+    mute: |request, form, wish| match wish {
+        // OpenAI alone is known to take them, and others refuse the request.
+        Wish::Verbosity | Wish::CacheKey => !form.completion_limit,
+        wish => is_mute(request, wish),
+    },
+    lacks: &[Lack::Marks],
+};
+
+/// The longest name of a user that OpenAI takes.
+const LONGEST_USER: usize = 64;
+
+/// Whether OpenAI refuses a wish of this request.
+pub(crate) fn is_mute(request: &Request, wish: Wish) -> bool {
+    match wish {
+        Wish::User => request.wishes.user.as_ref().is_some_and(|user| user.chars().count() > LONGEST_USER),
+        // Anthropic's word.
+        Wish::Tier => request.wishes.tier.as_ref().is_some_and(|tier| tier == "standard_only"),
+        _ => false,
+    }
+}
 
 /// Words and reasons. The first row of a reason is the word that is written for it.
 const REASONS: [(&str, StopReason); 14] = [

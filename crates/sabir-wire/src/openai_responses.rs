@@ -11,11 +11,14 @@ pub(crate) mod request;
 mod shape;
 pub(crate) mod stream;
 mod told;
+mod written;
 
 use sabir_call::StopReason;
 
+use crate::openai_chat::is_mute;
 use crate::stop;
 use crate::wire::Row;
+use crate::wishes::{Lack, Said, Wish};
 
 /// The wire's name, also of its opaque state.
 pub(crate) const NAME: &str = "openai-responses";
@@ -27,12 +30,28 @@ pub(crate) const ROW: Row = Row {
     key_header: ("authorization", "Bearer "),
     headers: &[],
     stream_type: "text/event-stream",
+    said: &SAID,
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,
-    encode_error: answer::error_body,
+    encode_error: crate::openai_chat::answer::error_body,
     reader: || Box::new(stream::Stream::default()),
     writer: |head| Box::new(answer::Answer::new(head)),
+};
+
+/// What it has words for. It knows no text that ends the answer.
+const SAID: Said = Said {
+    places: &[
+        (Wish::Temperature, "temperature"),
+        (Wish::TopP, "top_p"),
+        (Wish::Verbosity, "text.verbosity"),
+        (Wish::User, "user"),
+        (Wish::User, "safety_identifier"),
+        (Wish::Tier, "service_tier"),
+        (Wish::CacheKey, "prompt_cache_key"),
+    ],
+    mute: |request, _, wish| is_mute(request, wish),
+    lacks: &[Lack::Marks],
 };
 
 /// Words for an answer that is not complete, and reasons. The first row of a reason is the word that is written for it.

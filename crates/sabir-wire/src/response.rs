@@ -195,7 +195,7 @@ impl Decoder {
             let known = status.events > status.unreadable + status.skipped;
             let answered = known || status.ended || how != Close::Clean;
             let words = "the body is no answer of this wire".to_owned();
-            (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, code: String::new(), message: words })
+            (!answered).then(|| ProviderError { kind: ModelErrorKind::Format, ..ProviderError::new("", words) })
         });
         Report {
             form: self.form,

@@ -2,8 +2,8 @@
 
 use sabir_call::{Effort, Thinking};
 
+use crate::client::RequestError;
 use crate::field::Field;
-use crate::wire::RequestError;
 
 /// The tokens that an effort stands for where a wire counts tokens. The least is what Anthropic insists on.
 const BUDGETS: [(Effort, u64); 4] =

@@ -10,6 +10,11 @@ pub(crate) fn belonging(result: &CallResult, id: &str) -> String {
     format!("[The {noun} of the result of `{}`, call {id}:]", result.name)
 }
 
+/// What stands for a picture that the provider cannot fetch.
+pub(crate) fn unseen(url: &str) -> String {
+    format!("[A picture that cannot be shown here: {url}]")
+}
+
 /// Messages of one role that follow each other become one, of results and then of other blocks; messages without a block
 /// vanish.
 pub(crate) fn by_role(

@@ -1,11 +1,16 @@
 //! The list of wires, and everything that a caller does with one without knowing which it is.
 
+use std::time::Duration;
+
 use sabir_call::{Draft, Event, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::client::{Head, Incoming, Note, RequestError};
 use crate::failure::ProviderError;
 use crate::response::Reader;
+use crate::weigh::Scale;
+use crate::wishes::Said;
 use crate::{anthropic, bedrock, gemini, ollama, openai_chat, openai_responses};
 
 /// Stands for the model's name in an endpoint; its slashes and colons stay.
@@ -46,36 +51,6 @@ pub struct Form {
     pub cached: bool,
 }
 
-/// A request that a client sent, read back.
-#[derive(Debug, Clone)]
-pub struct Incoming {
-    /// What is asked.
-    pub request: Request,
-    /// Whether the client wants a stream.
-    pub streamed: bool,
-}
-
-/// Why a client's request cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct RequestError {
-    /// Where, such as `messages[2].content[0].type`; `body` for the whole.
-    pub path: String,
-    /// What was expected, and what was found.
-    pub message: String,
-}
-
-/// What a response says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Head {
-    /// The response's id.
-    pub id: String,
-    /// The model's name.
-    pub model: String,
-    /// Seconds since 1970, as far as the caller knows.
-    pub created: u64,
-}
-
 /// Turns events into the bytes of a streamed response.
 ///
 /// Arguments are written as JSON: `String` and `Raw` values as strings, `Json` values as they are. Whoever knows the
@@ -91,6 +66,12 @@ pub(crate) trait Writer: Send {
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>);
     /// Reports an error in the stream.
     fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>);
+    /// Writes something that says nothing.
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+    /// How long the answer took; only some wires tell it.
+    fn took(&mut self, _: Duration) {}
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
@@ -108,6 +89,8 @@ pub(crate) struct Row {
     pub(crate) headers: &'static [(&'static str, &'static str)],
     /// The content type of a streamed response.
     pub(crate) stream_type: &'static str,
+    /// What it has words for beside the history and the tools.
+    pub(crate) said: &'static Said,
     pub(crate) encode_request: fn(&Request, &Form) -> Value,
     /// Reads a body. What the endpoint says, the model's name and whether a stream is wanted, is filled in afterwards.
     pub(crate) decode_request: fn(&Value) -> Result<Incoming, RequestError>,
@@ -174,9 +157,18 @@ impl Wire {
         self.row().stream_type
     }
 
-    /// Writes a request. The request's protocol is not looked at: a prompted one has been rendered to text before.
+    /// Writes a request. What the wire has no word for is left out; [`weigh`](Self::weigh) says what. The request's protocol is not looked at: a prompted one has been rendered to text before.
     pub fn encode_request(self, request: &Request, form: &Form) -> Value {
         (self.row().encode_request)(request, form)
+    }
+
+    /// What this wire cannot say of a request: each wish that is left out of it, with its place.
+    ///
+    /// # Errors
+    /// Something that may not be left out: what the user showed (a document of another provider's form, a picture's
+    /// address), or tools that only another provider runs where no other is left.
+    pub fn weigh(self, request: &Request, form: &Form) -> Result<Vec<Note>, RequestError> {
+        Scale { wire: self.name(), said: self.row().said, form }.weigh(request)
     }
 
     /// Reads a client's request that came to this path.
@@ -219,6 +211,16 @@ impl Wire {
         (self.row().encode_whole)(head, draft)
     }
 
+    /// The HTTP status of an error response.
+    pub fn status(self, error: &ProviderError) -> u16 {
+        match error.status() {
+            // Only this wire's clients know the status of a provider that is overloaded.
+            503 if self == Self::Anthropic && error.is_overload() => 529,
+            529 if self != Self::Anthropic => 503,
+            status => status,
+        }
+    }
+
     /// Writes the body of an error response.
     pub fn encode_error(self, error: &ProviderError) -> Value {
         (self.row().encode_error)(error)
@@ -243,6 +245,16 @@ impl Encoder {
     /// Appends an error that the client will report. Nothing should follow it.
     pub fn error(&mut self, error: &ProviderError, out: &mut Vec<u8>) {
         self.writer.error(error, out);
+    }
+
+    /// Appends something that clients skip, for proxies that close what is silent. Nothing on a wire that has no such thing.
+    pub fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.writer.keep_alive(out);
+    }
+
+    /// How long the answer took, for wires that tell it at the end.
+    pub fn took(&mut self, took: Duration) {
+        self.writer.took(took);
     }
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.
@@ -277,7 +289,7 @@ fn escaped(model: &str, marks: &[u8]) -> String {
 }
 
 /// The text that was written as a part of a path. What is no escape stays as it is.
-fn unescaped(path: &str) -> String {
+pub(crate) fn unescaped(path: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = path.as_bytes();
     while let [first, behind @ ..] = rest {
@@ -296,24 +308,11 @@ fn unescaped(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-impl Head {
-    /// The id of a call: its own, or one made of the response's where it has none.
-    pub(crate) fn call_id(&self, own: Option<&str>, index: u32) -> String {
-        own.map_or_else(|| format!("{}_call_{index}", self.id), str::to_owned)
-    }
-}
-
 /// A pattern without the version that it begins with: clients ask for another one where the answers are the same.
 fn unversioned(pattern: &str) -> &str {
     let version = pattern.get(1..).and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let beta = version.strip_prefix('v').is_some_and(|rest| rest.ends_with("beta"));
     pattern.get(1 + version.len()..).filter(|_| beta).unwrap_or(pattern)
-}
-
-impl RequestError {
-    pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
-    }
 }
 
 #[cfg(test)]

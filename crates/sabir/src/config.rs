@@ -31,6 +31,10 @@
 //! tools = ["read", "command"]       # of read, edit, command, fetch, server; `write = ["docs/**"]` limits edit
 //! instructions = "Review."          # and `about` for the list
 //!
+//! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
+//! to = "box/NAME"
+//! mend = "retry 2"
+//!
 //! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
 //! machine = "json"
 //! open = "<mine>"
@@ -56,6 +60,7 @@ use serde::de::DeserializeOwned;
 
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
+use crate::gateway::GatewayKeys;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
 use crate::repairs;
 
@@ -103,6 +108,7 @@ struct OwnKeys {
     providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
+    gateway: GatewayKeys,
 }
 
 /// A model that can be asked.
@@ -145,15 +151,16 @@ impl Config {
         file.read_to_end(&mut bytes).map_err(|error| unreadable(&path, &error))?;
         let text = text_of(&path, bytes)?;
         let mut config = Self::read(&path, &text)?;
-        if config.own.providers.hold_key() && mode & 0o077 != 0 {
+        if (config.own.providers.hold_key() || config.own.gateway.hold_token()) && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(Failure::usage(format!(
-                "{shown} holds a key, and others may read the file (mode {:03o}): chmod 600 {shown}",
+                "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
                 mode & 0o777
             )));
         }
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
         config.own.providers.check().map_err(wrong)?;
+        config.own.gateway.check().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
@@ -224,6 +231,11 @@ impl Config {
     /// What is known of models, the user's entries first.
     pub(crate) fn catalogue(&self) -> Catalogue {
         Catalogue::new(self.own.models.clone())
+    }
+
+    /// What a gateway is told.
+    pub(crate) fn gateway(&self) -> &GatewayKeys {
+        &self.own.gateway
     }
 
     /// All providers, for a list.

@@ -2,7 +2,7 @@
 
 use sabir_call::dialect::dialect;
 use sabir_call::{
-    Draft, Message, Parallel, Part, Request, Role, Server, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+    Draft, Message, Parallel, Part, Request, Role, Sampling, Server, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
     render_request,
 };
 use sabir_check::Checker;
@@ -170,8 +170,7 @@ fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
         choice: neutral.choice,
         parallel: neutral.parallel,
         max_output: neutral.max_output,
-        temperature: neutral.temperature,
-        stop: neutral.stop,
+        sampling: Sampling { temperature: neutral.temperature, stop: neutral.stop, ..Sampling::default() },
         thinking: neutral.thinking,
         ..Request::default()
     })

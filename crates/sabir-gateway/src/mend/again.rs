@@ -9,7 +9,7 @@ use sabir_call::{
 };
 use sabir_check::{Audience, Repetition, feedback};
 
-use super::mender::{Attempt, Trouble};
+use super::attempt::{Attempt, Trouble};
 
 /// The words for a call that had no mistake of its own.
 const NOT_RUN: &str =

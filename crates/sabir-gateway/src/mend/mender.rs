@@ -10,114 +10,29 @@
 //!
 //! Waiting calls keep their order among each other. Words do not wait for them.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sabir_call::{
-    Cut, Draft, Event, Fault, FaultKind, ModelError, ModelErrorKind, Parallel, Request, Severity, Sink, StopReason,
-    ToolChoice, Usage,
-};
-use sabir_check::{CallState, Checked, Checker, RULES, Repetition};
+use sabir_call::{Cut, Event, Fault, Parallel, Request, Severity, Sink, ToolChoice};
+use sabir_check::{CallState, Checked, Checker, Repetition};
 
+use super::attempt::{Attempt, Call, End, Sent, Trouble, Way, cut, is_unreadable, rule};
 use super::diary::Diary;
 use super::twin::Print;
 use super::typed::{Desk, Outgoing};
 use super::words::Words;
-use super::{Mending, Terms, again};
+use super::{Mending, Terms};
 
 /// A sink that sets right what can be set right, and hands everything on to `out`.
 pub(crate) struct Mender<'n, S> {
-    out: S,
-    terms: Terms,
-    checker: Checker,
-    diary: Diary<'n>,
-    attempt: Attempt,
-    sent: Sent,
-    told: Repetition,
-    over: Arc<AtomicBool>,
-}
-
-/// One answer of the model.
-#[derive(Default)]
-pub(crate) struct Attempt {
-    /// Which, from 0.
-    pub(crate) number: u32,
-    pub(crate) calls: Vec<Call>,
-    /// The calls that wait; where the model may be asked again, all that it said.
-    pub(crate) draft: Draft,
-    words: Words,
-    thoughts: Words,
-    usage: Usage,
-    stop: Option<(StopReason, String)>,
-    pub(crate) trouble: Option<Trouble>,
-    /// Nothing that follows goes out, once the calls that are going out have ended.
-    enough: bool,
-}
-
-/// What went out, in all attempts.
-#[derive(Debug, Default)]
-pub(crate) struct Sent {
-    /// How many calls were opened.
-    calls: u32,
-    ids: HashSet<String>,
-    /// Whether any words were said.
-    words: bool,
-    /// What earlier attempts cost.
-    usage: Usage,
-}
-
-/// A call that cannot go to the client, or one that is missing.
-#[derive(Debug, Clone)]
-pub(crate) struct Trouble {
-    /// What is wrong, for the client.
-    pub(crate) message: String,
-    /// Whether the output limit is the reason.
-    pub(crate) limit: bool,
-    /// What the gates say of the call.
-    pub(crate) checked: Option<Checked>,
-}
-
-/// A call of an attempt.
-pub(crate) struct Call {
-    /// Its index among the model's.
-    pub(crate) index: u32,
-    id: Option<String>,
-    /// The tool that is meant, as far as it is known.
-    name: String,
-    dialect: Option<String>,
-    way: Way,
-    pub(crate) end: End,
-    /// Why it cannot be read, by the parser.
-    broken: Option<String>,
-}
-
-enum Way {
-    /// It goes out as it comes.
-    Going(Outgoing),
-    /// It waits, in the draft.
-    Waiting,
-    /// It has gone out.
-    Gone(Print),
-    /// It never goes out.
-    Dropped,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Open,
-    Closed,
-    Cut(Cut),
-}
-
-/// What follows an attempt.
-pub(crate) enum Next {
-    /// The answer is complete.
-    Done,
-    /// It cannot be completed.
-    Failed(ModelError),
-    /// This is to be asked.
-    Ask(Box<Request>),
+    pub(super) out: S,
+    pub(super) terms: Terms,
+    pub(super) checker: Checker,
+    pub(super) diary: Diary<'n>,
+    pub(super) attempt: Attempt,
+    pub(super) sent: Sent,
+    pub(super) told: Repetition,
+    pub(super) over: Arc<AtomicBool>,
 }
 
 impl<'n, S: Sink> Mender<'n, S> {
@@ -138,7 +53,8 @@ impl<'n, S: Sink> Mender<'n, S> {
         mender
     }
 
-    fn begin(&self, number: u32) -> Attempt {
+    /// An attempt of which nothing has come.
+    pub(super) fn begin(&self, number: u32) -> Attempt {
         let words = || match self.terms.reads {
             true => Words::new(self.checker.tools().known().map(|tool| tool.name.as_str())),
             false => Words::default(),
@@ -151,99 +67,9 @@ impl<'n, S: Sink> Mender<'n, S> {
         Arc::clone(&self.over)
     }
 
-    /// The sink, and what was done.
-    pub(crate) fn into_parts(self) -> (S, Diary<'n>) {
-        (self.out, self.diary)
-    }
-
-    /// The model's answer has ended, or failed, or was given up because nothing more of it was wanted.
-    pub(crate) fn ended(&mut self, request: &Request, result: Result<(), ModelError>) -> Next {
-        if self.terms.passes {
-            return result.map_or_else(Next::Failed, |()| Next::Done);
-        }
-        self.finish_words();
-        self.settle(true);
-        self.sent.usage.add(self.attempt.usage);
-        if let Err(error) = result {
-            return Next::Failed(error);
-        }
-        let trouble = self.attempt.trouble.take().or_else(|| self.missing());
-        match trouble {
-            None => self.done(),
-            Some(trouble) if self.terms.tries == 0 => {
-                self.diary.mended("broken_call", trouble.checked.as_ref().map_or("", |checked| &checked.name));
-                Next::Failed(trouble.error())
-            }
-            // What went out is whole, and the client answers it; the model will come back to the rest.
-            Some(_) if self.sent.calls > 0 => {
-                self.diary.mended("dropped_call", "");
-                self.done()
-            }
-            Some(trouble) if self.attempt.number < self.terms.tries => self.again(request, &trouble),
-            Some(_) if self.sent.words => {
-                self.diary.mended("given_up", "");
-                self.done()
-            }
-            Some(trouble) => Next::Failed(trouble.error()),
-        }
-    }
-
-    fn again(&mut self, request: &Request, trouble: &Trouble) -> Next {
-        let number = self.attempt.number + 1;
-        let (request, feedback) = again::request(request, &self.attempt, trouble, &self.told);
-        let faults = trouble.checked.as_ref().map(|checked| sabir_check::Told {
-            tool: &checked.name,
-            passed: false,
-            faults: &checked.faults,
-        });
-        self.told.note(faults);
-        self.diary.again(number, &feedback);
-        self.over.store(false, Ordering::Relaxed);
-        self.attempt = self.begin(number);
-        Next::Ask(Box::new(request))
-    }
-
-    /// What the answer lacks, where the model can be told.
-    fn missing(&self) -> Option<Trouble> {
-        if self.terms.tries == 0 || self.sent.calls > 0 {
-            return None;
-        }
-        let unread = |fault: &&Fault| {
-            fault.call.is_none() && fault.severity == Severity::Error && fault.kind != FaultKind::Provider
-        };
-        let message = match (&self.terms.choice, self.attempt.draft.faults.iter().find(unread)) {
-            (ToolChoice::None, _) => return None,
-            (_, Some(fault)) => fault.message.clone(),
-            (ToolChoice::Required, _) => "the answer must hold a call, and holds none".to_owned(),
-            (ToolChoice::Tool(name), _) => format!("the answer must call `{name}`, and does not"),
-            (ToolChoice::Auto, _) => return None,
-        };
-        Some(Trouble { message, limit: false, checked: None })
-    }
-
-    /// Says why the answer ended.
-    fn done(&mut self) -> Next {
-        let (reason, raw) = self.attempt.stop.take().unwrap_or((StopReason::End, String::new()));
-        let (reason, raw) = match reason {
-            _ if self.sent.calls > 0 => (StopReason::Calls, ""),
-            StopReason::Calls => (StopReason::End, ""),
-            reason => (reason, raw.as_str()),
-        };
-        self.out.event(Event::Stop { reason, raw });
-        Next::Done
-    }
-
-    fn finish_words(&mut self) {
-        let (out, Attempt { words, thoughts, .. }) = (&mut self.out, &mut self.attempt);
-        let mut dropped = thoughts.finish(&mut |text| out.event(Event::Thought { text }));
-        let said = &mut self.sent.words;
-        dropped += words.finish(&mut |text| {
-            *said |= !text.trim().is_empty();
-            out.event(Event::Text { text });
-        });
-        for _ in 0..dropped {
-            self.diary.mended("markup", "");
-        }
+    /// What was done, for the client.
+    pub(crate) fn report(&self) -> String {
+        self.diary.report()
     }
 
     fn say(&mut self, text: &str) {
@@ -420,7 +246,7 @@ impl<'n, S: Sink> Mender<'n, S> {
     }
 
     /// Decides about waiting calls that have ended. `last`: nothing more will come.
-    fn settle(&mut self, last: bool) {
+    pub(super) fn settle(&mut self, last: bool) {
         for position in 0..self.attempt.calls.len() {
             let Some(call) = self.attempt.calls.get(position).filter(|call| matches!(call.way, Way::Waiting)) else {
                 continue;
@@ -535,67 +361,4 @@ impl<S: Sink> Sink for Mender<'_, S> {
             Event::Opaque(_) => self.out.event(event),
         }
     }
-}
-
-impl Attempt {
-    /// Whether the output limit ended it.
-    fn is_short(&self) -> bool {
-        matches!(self.stop, Some((StopReason::Length, _)))
-    }
-}
-
-impl Call {
-    /// Whether both may be one call told twice: the same tool, as text and natively, or under the same id.
-    fn may_be(&self, other: &Self) -> bool {
-        let id = self.id.is_some() && self.id == other.id;
-        self.name == other.name && (id || self.dialect.is_some() != other.dialect.is_some())
-    }
-
-    /// Stands for a call while it is taken out.
-    fn nobody() -> Self {
-        let (name, way, end) = (String::new(), Way::Dropped, End::Closed);
-        Self { index: 0, id: None, name, dialect: None, way, end, broken: None }
-    }
-
-    /// Whether the model has to be told of it.
-    pub(crate) fn is_told(&self) -> bool {
-        matches!(self.way, Way::Dropped | Way::Waiting)
-    }
-}
-
-impl Trouble {
-    /// What the client is told. What more room would have mended is no use to ask again.
-    fn error(self) -> ModelError {
-        let kind = if self.limit { ModelErrorKind::Rejected } else { ModelErrorKind::Format };
-        ModelError { kind, message: format!("the model's call cannot be used: {}", self.message) }
-    }
-}
-
-/// Whether a call with this fault cannot be read. Everything else is for whoever knows the tool to say: a client's own
-/// validation answers the model as it would behind a native API.
-fn is_unreadable(fault: &Fault) -> bool {
-    !matches!(
-        fault.kind,
-        FaultKind::UnknownTool
-            | FaultKind::UnknownArgument
-            | FaultKind::MissingArgument
-            | FaultKind::WrongType
-            | FaultKind::InvalidValue
-            | FaultKind::Placeholder
-    )
-}
-
-fn cut(name: &str, why: Cut) -> String {
-    let why = match why {
-        Cut::Limit => "the output limit was reached inside it; ask for more tokens, or for less in one call",
-        Cut::Ended => "the message ended inside it",
-        Cut::Broken => "the connection to the model broke inside it",
-        Cut::Cancelled => "it was cancelled",
-    };
-    format!("the call of `{name}` was cut: {why}")
-}
-
-/// The repair rule of that name.
-fn rule(name: &str) -> Option<&'static str> {
-    RULES.iter().find(|rule| rule.name == name).map(|rule| rule.name)
 }

@@ -82,7 +82,7 @@ fn mended(request: &Request, mending: Mending, answers: &[&dyn Fn(&mut dyn Sink)
             }
         }
     }
-    let report = mender.into_parts().1.report();
+    let report = mender.report();
     Outcome { error, report, asked: requests, ..outcome }
 }
 

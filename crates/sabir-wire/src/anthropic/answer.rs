@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::{Wire, Writer};
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -170,6 +171,11 @@ impl Writer for Answer {
         sse::encode("error", &error_body(error).to_string(), out);
     }
 
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        self.begin(out);
+        send("ping", json!({}), out);
+    }
+
     fn finish(&mut self, out: &mut Vec<u8>) {
         self.begin(out);
         self.close(out);
@@ -179,7 +185,7 @@ impl Writer for Answer {
         }
         let default = if self.called { StopReason::Calls } else { StopReason::End };
         let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        let delta = json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": null});
+        let delta = json!({"stop_reason": stop_word(reason, &raw), "stop_sequence": ended_by(&self.head, reason)});
         let usage = usage(self.usage, self.usage.output.unwrap_or_default());
         send("message_delta", json!({"delta": delta, "usage": usage}), out);
         send("message_stop", json!({}), out);
@@ -209,7 +215,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
     let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
     json!({
         "id": head.id, "type": "message", "role": "assistant", "model": head.model, "content": content,
-        "stop_reason": stop_word(reason, raw), "stop_sequence": null,
+        "stop_reason": stop_word(reason, raw), "stop_sequence": ended_by(head, reason),
         "usage": usage(draft.usage, draft.usage.output.unwrap_or_default()),
     })
 }
@@ -228,9 +234,31 @@ fn sign(data: &Value, content: &mut Vec<Value>) {
     }
 }
 
+/// The text that ended the answer, where there was only one that could.
+fn ended_by(head: &Head, reason: StopReason) -> Option<&str> {
+    head.wants.stop.as_deref().filter(|_| reason == StopReason::Sequence)
+}
+
+/// The types of errors, of which official clients make their own: each has a status.
+const ERRORS: [(u16, &str); 9] = [
+    (401, "authentication_error"),
+    (402, "billing_error"),
+    (403, "permission_error"),
+    (404, "not_found_error"),
+    (413, "request_too_large"),
+    (429, "rate_limit_error"),
+    (504, "timeout_error"),
+    (529, "overloaded_error"),
+    (400, "invalid_request_error"),
+];
+
 pub(crate) fn error_body(error: &ProviderError) -> Value {
-    let code = if error.code.is_empty() { "api_error" } else { &error.code };
-    json!({"type": "error", "error": {"type": code, "message": error.message}})
+    let known = ERRORS.iter().find(|(_, kind)| *kind == error.code);
+    let status = Wire::Anthropic.status(error);
+    let by_status = || ERRORS.iter().find(|(known, _)| *known == status);
+    let client = if (400..500).contains(&status) { "invalid_request_error" } else { "api_error" };
+    let kind = known.or_else(by_status).map_or(client, |(_, kind)| *kind);
+    json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 
 /// The provider counts cached input apart from the rest.

@@ -8,9 +8,9 @@ use sabir_call::{Effort, Message, Opaque, Part, Request, Role, Thinking, ToolCho
 use serde_json::{Value, json};
 
 use super::NAME;
+use crate::client::RequestError;
 use crate::field::Field;
 use crate::thinking::{budget, effort, of_word};
-use crate::wire::RequestError;
 
 /// The least budget.
 const LEAST: u64 = 1024;

@@ -5,11 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::{NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object};
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::frames::{HeaderValue, encode};
 use crate::mould::{Cast, Mould, cast};
 use crate::replay::pieces;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 /// The most bytes of text in one frame; escaped, they are still within a frame's limit.
 const MAX_PIECE: usize = 1 << 20;
@@ -158,6 +159,8 @@ impl Answer {
 const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
 
 impl Writer for Answer {
+    fn keep_alive(&mut self, _: &mut Vec<u8>) {}
+
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Text { text } => {

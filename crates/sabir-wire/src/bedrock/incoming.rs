@@ -2,20 +2,21 @@
 //!
 //! # Supported
 //! Text, pictures as bytes, calls, results, reasoning with its signature; redacted reasoning and blocks of any other kind
-//! are kept as opaque state of this wire. Of `additionalModelRequestFields`: thinking and the choice of tools. Cache
-//! points, guardrails, `performanceConfig`, and sampling beyond the temperature are ignored.
+//! are kept as opaque state of this wire. Of `additionalModelRequestFields`: thinking and the choice of tools. That
+//! there are cache points is kept, not where. Guardrails and `performanceConfig` are ignored.
 //!
 //! # Unsupported
 //! Pictures in S3, documents, videos, and tools of the provider in `toolConfig`: each is an error that names its place.
 
-use sabir_call::{Image, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Cache, Image, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Value, json};
 
-use super::NAME;
+use super::{NAME, SAID};
 use crate::anthropic::thinking;
+use crate::client::{Incoming, RequestError};
 use crate::field::{Field, History, call, tool_set};
 use crate::thinking::of_word;
-use crate::wire::{Incoming, RequestError};
+use crate::wishes;
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let body = Field::root(body);
@@ -33,19 +34,33 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let more = body.get("additionalModelRequestFields");
     let specs: Result<Vec<_>, _> = tools.get("tools").items()?.iter().map(tool).collect();
     let one = more.get("tool_choice").get("disable_parallel_tool_use").is_true();
-    let request = Request {
+    let mut request = Request {
         system: system(&body.get("system"))?,
         messages: history.messages,
         tools: tool_set(specs?.into_iter().flatten().collect())?,
         choice: choice(&tools.get("toolChoice"), &more.get("tool_choice"))?,
         parallel: if one { Parallel::One } else { Parallel::Many },
         max_output: inference.get("maxTokens").count()?,
-        temperature: inference.get("temperature").number()?,
-        stop: inference.get("stopSequences").texts()?,
         thinking: thinking(&more)?,
         ..Request::default()
     };
-    Ok(Incoming { request, streamed: false })
+    wishes::read(&body, SAID.places, &mut request)?;
+    if is_marked(&body)? {
+        request.wishes.cache = Cache::Marked;
+    }
+    Ok(Incoming::new(request, false))
+}
+
+/// Whether there is a cache point.
+fn is_marked(body: &Field<'_>) -> Result<bool, RequestError> {
+    let mut lists = vec![body.get("system"), body.get("toolConfig").get("tools")];
+    lists.extend(body.get("messages").items()?.iter().map(|message| message.get("content")));
+    for list in lists {
+        if list.items()?.iter().any(|block| !block.get("cachePoint").is_absent()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn system(system: &Field<'_>) -> Result<String, RequestError> {

@@ -6,17 +6,19 @@
 //! that a model does not know is refused, so the rest is left unsaid. Thoughts go back only with their signature.
 
 use sabir_call::{
-    Call, CallResult, Effort, Image, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec,
+    Cache, Call, CallResult, Effort, Image, Message, Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
-use super::NAME;
+use super::{NAME, SAID};
 use crate::anthropic::request::closed;
 use crate::anthropic::thinking;
 use crate::identifier::portable;
 use crate::thinking::effort;
-use crate::turns::by_role;
+use crate::turns::{by_role, unseen};
 use crate::wire::Form;
+use crate::wishes::{self, Wish};
 
 /// Who made a model, as far as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +53,7 @@ const UNCACHED: [&str; 6] =
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let maker = Maker::of(&request.model);
     let known = matches!(maker, Maker::Anthropic | Maker::Nova) && !named(&request.model, &UNCACHED);
-    let cached = form.cached && known;
+    let cached = (form.cached || request.wishes.cache == Cache::Marked) && known;
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         let mut system = vec![json!({"text": request.system})];
@@ -65,10 +67,10 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     }
     body.insert("messages".to_owned(), Value::Array(messages));
     let (mut more, cool) = thinking(request, maker);
-    let inference = inference(request, cool);
-    if !inference.is_empty() {
-        body.insert("inferenceConfig".to_owned(), Value::Object(inference));
+    if let Some(limit) = request.max_output.filter(|_| cool != Cool::Unlimited) {
+        wishes::put(&mut body, "inferenceConfig.maxTokens", json!(limit));
     }
+    wishes::write(request, form, &SAID, &mut body);
     if let Some(tools) = tools(request, maker, &mut more) {
         body.insert("toolConfig".to_owned(), tools);
     }
@@ -78,19 +80,10 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     Value::Object(body)
 }
 
-/// The limit, the temperature and the stop sequences, as far as the model takes them.
-fn inference(request: &Request, cool: Cool) -> Map<String, Value> {
-    let mut inference = Map::new();
-    if let Some(limit) = request.max_output.filter(|_| cool != Cool::Unlimited) {
-        inference.insert("maxTokens".to_owned(), json!(limit));
-    }
-    if let Some(temperature) = request.temperature.filter(|_| cool == Cool::No) {
-        inference.insert("temperature".to_owned(), json!(temperature));
-    }
-    if !request.stop.is_empty() {
-        inference.insert("stopSequences".to_owned(), json!(request.stop));
-    }
-    inference
+/// Whether the model takes no such wish now.
+pub(crate) fn is_mute(request: &Request, wish: Wish) -> bool {
+    let steers = matches!(wish, Wish::Temperature | Wish::TopP);
+    steers && thinking(request, Maker::of(&request.model)).1 != Cool::No
 }
 
 fn named(model: &str, names: &[&str]) -> bool {
@@ -108,6 +101,7 @@ fn block(role: Role, part: &Part) -> Option<Value> {
         Part::Text { text } => Some(json!({"text": text})),
         Part::Thought { text, opaque: Some(opaque) } => kept(opaque, text),
         Part::Image(picture) if role == Role::User => Some(image(picture)),
+        Part::ImageUrl { url } if role == Role::User => Some(json!({"text": unseen(url)})),
         Part::Call(call) => Some(tool_use(call)),
         Part::Opaque(opaque) => kept(opaque, ""),
         _ => None,

@@ -13,10 +13,11 @@ use serde_json::{Map, Value, json};
 use super::parts::{self, SIGNATURE};
 use super::{MALFORMED, NAME, stop_word};
 use crate::arguments::{ArgumentWriter, object, parsed};
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {

@@ -3,22 +3,25 @@
 //! # Supported
 //! Contents with text, pictures, calls and results; signatures, and whatever else a model's content holds, as opaque state
 //! of this wire (see [`parts`](super::parts)); tools by `parametersJsonSchema` or `parameters`; members spelt as in the
-//! documentation or with underscores. Safety settings, formats and sampling beyond the temperature are ignored. Calls
+//! documentation or with underscores. Safety settings are ignored. Calls
 //! without an id, or with one that was there before, get one of their own; results are paired with them by id, name and
 //! order.
 //!
 //! # Unsupported
 //! Files by address, and server tools in `tools`: each is an error that names its place.
 
-use sabir_call::{CallResult, Ending, Image, Opaque, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{
+    CallResult, Ending, Format, Image, Opaque, Part, Request, Role, Thinking, ToolChoice, ToolSpec, Wishes,
+};
 use serde_json::{Map, Value};
 
 use super::parts::{self, SIGNATURE};
 use super::request::UNSIGNED;
-use super::{NAME, effort_of};
+use super::{JSON, NAME, SAID, effort_of};
+use crate::client::{Incoming, RequestError};
 use crate::field::{Field, History, call, tool_set};
 use crate::pairing::Pairing;
-use crate::wire::{Incoming, RequestError};
+use crate::wishes;
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let body = Field::root(body);
@@ -46,19 +49,33 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
         }
     }
     let generation = member(&body, "generationConfig");
-    let request = Request {
+    let mut request = Request {
         model: body.get("model").text_or_empty()?.to_owned(),
         system: system(&member(&body, "systemInstruction"))?,
         messages: history.messages,
         tools: tool_set(tools(&body.get("tools"))?)?,
         choice: choice(&member(&member(&body, "toolConfig"), "functionCallingConfig"))?,
         max_output: member(&generation, "maxOutputTokens").count()?,
-        temperature: generation.get("temperature").number()?,
-        stop: member(&generation, "stopSequences").texts()?,
         thinking: thinking(&member(&generation, "thinkingConfig"))?,
+        wishes: Wishes { format: format(&generation)?, ..Wishes::default() },
         ..Request::default()
     };
-    Ok(Incoming { request, streamed: false })
+    wishes::read(&body, SAID.places, &mut request)?;
+    Ok(Incoming::new(request, false))
+}
+
+fn format(generation: &Field<'_>) -> Result<Format, RequestError> {
+    if member(generation, "responseMimeType").text_or_empty()? != JSON {
+        return Ok(Format::Text);
+    }
+    let (schema, older) = (member(generation, "responseJsonSchema"), member(generation, "responseSchema"));
+    Ok(match (schema.is_absent(), older.is_absent()) {
+        (true, true) => Format::Json,
+        (false, _) => Format::Schema { name: String::new(), schema: schema.object()?.into(), strict: true },
+        (true, false) => {
+            Format::Schema { name: String::new(), schema: json_schema(older.object()?.into()), strict: true }
+        }
+    })
 }
 
 /// A member in either spelling.

@@ -10,20 +10,21 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{CallResult, Effort, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{CallResult, Effort, Format, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, SIGNATURE};
-use super::{NAME, effort_word};
+use super::{JSON, NAME, SAID, effort_word};
 use crate::anthropic::request::closed;
 use crate::identifier::short;
-use crate::turns::belonging;
+use crate::turns::{belonging, unseen};
 use crate::wire::Form;
+use crate::wishes;
 
 /// What the API takes in place of a signature for a call that its own models did not write.
 pub(super) const UNSIGNED: &str = "skip_thought_signature_validator";
 
-pub(crate) fn encode(request: &Request, _: &Form) -> Value {
+pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let mut body = Map::new();
     if !request.system.trim().is_empty() {
         body.insert("systemInstruction".to_owned(), json!({"parts": [parts::text(&request.system, false)]}));
@@ -40,6 +41,7 @@ pub(crate) fn encode(request: &Request, _: &Form) -> Value {
     if !generation.is_empty() {
         body.insert("generationConfig".to_owned(), Value::Object(generation));
     }
+    wishes::write(request, form, &SAID, &mut body);
     Value::Object(body)
 }
 
@@ -48,11 +50,11 @@ fn generation(request: &Request) -> Map<String, Value> {
     if let Some(limit) = request.max_output {
         config.insert("maxOutputTokens".to_owned(), json!(limit));
     }
-    if let Some(temperature) = request.temperature {
-        config.insert("temperature".to_owned(), json!(temperature));
+    if request.wishes.format != Format::Text {
+        config.insert("responseMimeType".to_owned(), json!(JSON));
     }
-    if !request.stop.is_empty() {
-        config.insert("stopSequences".to_owned(), json!(request.stop));
+    if let Format::Schema { schema, .. } = &request.wishes.format {
+        config.insert("responseJsonSchema".to_owned(), schema.clone());
     }
     if let Some(thinking) = thinking(&request.model, request.thinking) {
         config.insert("thinkingConfig".to_owned(), thinking);
@@ -120,6 +122,7 @@ fn user(messages: &[&Message], nested: bool) -> Vec<Value> {
             }
             Part::Text { text } if !text.is_empty() => others.push(parts::text(text, false)),
             Part::Image(picture) => others.push(image(picture)),
+            Part::ImageUrl { url } => others.push(parts::text(&unseen(url), false)),
             _ => {}
         }
     }

@@ -3,14 +3,17 @@
 //! A call is written when it is whole. One that was cut is left out: arguments are an object here, which cannot be shown as
 //! unfinished.
 
+use std::time::Duration;
+
 use sabir_call::{Draft, DraftPart, DraftState, Event, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::stop_word;
 use crate::arguments::{ArgumentWriter, object, parsed};
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -92,6 +95,12 @@ impl Writer for Answer {
         line(&error_body(error), out);
     }
 
+    fn keep_alive(&mut self, _: &mut Vec<u8>) {}
+
+    fn took(&mut self, took: Duration) {
+        self.head.took = took;
+    }
+
     fn finish(&mut self, out: &mut Vec<u8>) {
         let message = json!({"role": "assistant", "content": ""});
         line(&end(&self.head, message, self.stop.as_ref(), self.usage), out);
@@ -151,8 +160,14 @@ fn end(head: &Head, message: Value, stop: Option<&(StopReason, String)>, usage: 
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
     body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
+    // Clients count on all of them. What part of the time went where, only the provider knows.
+    let took = u64::try_from(head.took.as_nanos()).unwrap_or(u64::MAX);
+    body.insert("total_duration".to_owned(), json!(took));
+    body.insert("load_duration".to_owned(), json!(0));
     body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
+    body.insert("prompt_eval_duration".to_owned(), json!(0));
     body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
+    body.insert("eval_duration".to_owned(), json!(took));
     Value::Object(body)
 }
 
@@ -169,7 +184,7 @@ fn line(body: &Value, out: &mut Vec<u8>) {
 }
 
 /// Seconds since 1970 as RFC 3339 has them, in UTC.
-fn moment(seconds: u64) -> String {
+pub(crate) fn moment(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Counted in eras of 400 years that begin in March, so that a leap day is the last of its year.
     let shifted = days + 719_468;

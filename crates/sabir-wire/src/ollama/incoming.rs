@@ -2,18 +2,36 @@
 //!
 //! # Supported
 //! The roles system, user, assistant and tool; pictures, whose kind shows in their first bytes; thoughts; calls and results
-//! with ids or without, which are paired by id, name and order. Formats, `keep_alive` and options beyond the limit, the
-//! temperature and the stop sequences are ignored.
+//! with ids or without, which are paired by id, name and order; formats.
 //!
 //! # Unsupported
-//! Tools that are no functions: an error that names its place.
+//! Tools that are no functions, and probabilities of tokens: each is an error that names its place.
 
-use sabir_call::{CallResult, Effort, Ending, Image, Part, Request, Role, Thinking, ToolSpec};
+use sabir_call::{CallResult, Effort, Ending, Format, Image, Part, Request, Role, Thinking, ToolSpec, Wishes};
 use serde_json::{Map, Value};
 
+use super::SAID;
+use crate::client::{Incoming, Note, RequestError};
+use crate::fate::{Fate, Members, survey};
 use crate::field::{Field, History, call, function, tool_set};
 use crate::pairing::Pairing;
-use crate::wire::{Incoming, RequestError};
+use crate::wishes;
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &Members = &[
+    ("model", Fate::Read),
+    ("messages", Fate::Read),
+    ("tools", Fate::Read),
+    ("stream", Fate::Read),
+    ("think", Fate::Read),
+    ("format", Fate::Read),
+    ("options", Fate::Read),
+    ("keep_alive", Fate::Harmless),
+    ("truncate", Fate::Harmless),
+    ("shift", Fate::Harmless),
+    ("logprobs", Fate::Refused("probabilities of tokens are not known here")),
+    ("top_logprobs", Fate::Refused("probabilities of tokens are not known here")),
+];
 
 /// How base64 of a picture begins, and its media type.
 const PICTURES: [(&str, &str); 4] =
@@ -39,24 +57,50 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
             _ => return Err(message.get("role").wrong("system, user, assistant or tool")),
         }
     }
-    let tools = body.get("tools").items()?.iter().map(tool).collect::<Result<_, _>>()?;
+    let mut notes = Vec::new();
+    survey(&body, MEMBERS, &mut notes)?;
+    let mut wishes = Wishes { format: format(&body.get("format"))?, ..Wishes::default() };
+    let mut tools = Vec::new();
+    for described in body.get("tools").items()? {
+        tools.push(tool(&described, &mut wishes)?);
+    }
     let options = body.get("options");
     let limit = options.get("num_predict");
     // A negative limit is none.
     let unlimited = limit.number()?.is_some_and(|limit| limit < 0.0);
-    let request = Request {
+    let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: system.join("\n\n"),
         messages: history.messages,
         tools: tool_set(tools)?,
         max_output: if unlimited { None } else { limit.count()? },
-        temperature: options.get("temperature").number()?,
-        stop: options.get("stop").texts()?,
         thinking: thinking(&body.get("think"))?,
+        wishes,
         ..Request::default()
     };
-    let streamed = body.get("stream").value != &Value::Bool(false);
-    Ok(Incoming { request, streamed })
+    wishes::read(&body, SAID.places, &mut request)?;
+    notes.extend(unread(&options)?);
+    Ok(Incoming { notes, ..Incoming::new(request, body.get("stream").value != &Value::Bool(false)) })
+}
+
+/// Options that only Ollama itself has a use for.
+fn unread(options: &Field<'_>) -> Result<Vec<Note>, RequestError> {
+    let known = |key: &str| {
+        key == "num_predict" || SAID.places.iter().any(|(_, place)| place.strip_prefix("options.") == Some(key))
+    };
+    let options = options.object()?;
+    let unread = options.keys().filter(|key| !known(key));
+    Ok(unread.map(|key| Note::new(format!("options.{key}"), "left out: it is about Ollama's own models")).collect())
+}
+
+fn format(format: &Field<'_>) -> Result<Format, RequestError> {
+    Ok(match format.value {
+        Value::Null => Format::Text,
+        Value::Object(schema) => Format::Schema { name: String::new(), schema: schema.clone().into(), strict: true },
+        value if value == "" => Format::Text,
+        value if value == "json" => Format::Json,
+        _ => return Err(format.wrong("`json` or a JSON Schema")),
+    })
 }
 
 fn user(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
@@ -111,12 +155,12 @@ fn result(message: &Field<'_>, pairing: &mut Pairing) -> Result<Part, RequestErr
     Ok(Part::Result(CallResult { id, name, ending: Ending::Done, content, images: pictures(message)? }))
 }
 
-fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
+fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
     let kind = tool.get("type");
     if !kind.is_absent() && kind.text()? != "function" {
         return Err(kind.wrong("`function`"));
     }
-    function(&tool.get("function"))
+    function(&tool.get("function"), wishes)
 }
 
 fn thinking(think: &Field<'_>) -> Result<Thinking, RequestError> {

@@ -8,14 +8,16 @@
 
 use std::borrow::Cow;
 
-use sabir_call::{Effort, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Effort, Format, Image, Message, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
+use super::SAID;
 use crate::identifier::short;
 use crate::openai_chat::request::tool;
 use crate::thinking;
-use crate::turns::belonging;
+use crate::turns::{belonging, unseen};
 use crate::wire::Form;
+use crate::wishes;
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let mut body = Map::new();
@@ -31,34 +33,26 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         }
     }
     body.insert("messages".to_owned(), Value::Array(messages));
-    let tools: Vec<_> = request.tools.iter().filter(|tool| is_offered(tool, &request.choice)).map(tool).collect();
+    let tools: Vec<_> =
+        request.tools.iter().filter(|tool| is_offered(tool, &request.choice)).map(|spec| tool(spec, false)).collect();
     if !tools.is_empty() {
         body.insert("tools".to_owned(), Value::Array(tools));
     }
     if let Some(think) = think(&request.model, request.thinking) {
         body.insert("think".to_owned(), think);
     }
-    let options = options(request);
-    if !options.is_empty() {
-        body.insert("options".to_owned(), Value::Object(options));
+    if let Some(limit) = request.max_output {
+        wishes::put(&mut body, "options.num_predict", json!(limit));
+    }
+    wishes::write(request, form, &SAID, &mut body);
+    match &request.wishes.format {
+        Format::Text => {}
+        Format::Json => wishes::put(&mut body, "format", json!("json")),
+        Format::Schema { schema, .. } => wishes::put(&mut body, "format", schema.clone()),
     }
     // Left out it means a stream.
     body.insert("stream".to_owned(), json!(form.streamed));
     Value::Object(body)
-}
-
-fn options(request: &Request) -> Map<String, Value> {
-    let mut options = Map::new();
-    if let Some(limit) = request.max_output {
-        options.insert("num_predict".to_owned(), json!(limit));
-    }
-    if let Some(temperature) = request.temperature {
-        options.insert("temperature".to_owned(), json!(temperature));
-    }
-    if !request.stop.is_empty() {
-        options.insert("stop".to_owned(), json!(request.stop));
-    }
-    options
 }
 
 /// Many versions refuse a word here for any model but those of the gpt-oss family, which in turn know nothing else.
@@ -102,6 +96,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
             }
             Part::Text { text } if !text.is_empty() => own_words.push(Cow::Borrowed(text.as_str())),
             Part::Image(Image { data, .. }) => own_images.push(json!(data)),
+            Part::ImageUrl { url } => own_words.push(Cow::Owned(unseen(url))),
             _ => {}
         }
     }

@@ -1,14 +1,15 @@
 //! OpenAI Chat Completions: events to response bodies.
 
-use sabir_call::{Draft, DraftArgument, DraftCall, DraftPart, DraftState, Event, StopReason, Usage};
+use sabir_call::{Draft, DraftArgument, DraftCall, DraftPart, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, stop_word};
 use crate::arguments::ArgumentWriter;
+use crate::client::{Counts, Head};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -120,7 +121,7 @@ impl Writer for Answer {
         let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
         let word = stop_word(reason, &raw);
         chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
-        if self.usage.is_some() {
+        if self.usage.is_some() && self.head.wants.counts == Counts::Told {
             chunk(&self.head, json!([]), self.usage, out);
         }
         sse::encode("", "[DONE]", out);
@@ -164,6 +165,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
     let mut message = Map::new();
     message.insert("role".to_owned(), json!("assistant"));
     message.insert("content".to_owned(), json!(words));
+    message.insert("refusal".to_owned(), Value::Null);
     if !thoughts.is_empty() {
         message.insert("reasoning_content".to_owned(), json!(thoughts));
     }
@@ -176,7 +178,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
     let (reason, raw) = draft.stop.as_ref().map_or((default, ""), |(reason, raw)| (*reason, raw.as_str()));
     json!({
         "id": head.id, "object": "chat.completion", "created": head.created, "model": head.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": stop_word(reason, raw)}],
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": stop_word(reason, raw)}],
         "usage": usage(draft.usage),
     })
 }
@@ -200,8 +202,23 @@ fn tool_call(head: &Head, call: &DraftCall) -> Value {
     json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
+/// The body of an error. Clients look for the code first, then for the type, which is one for each kind of status.
 pub(crate) fn error_body(error: &ProviderError) -> Value {
-    json!({"error": {"message": error.message, "type": error.code, "param": null, "code": error.code}})
+    let (kind, usual) = match error.status() {
+        401 => ("authentication_error", "invalid_api_key"),
+        403 => ("permission_error", "permission_denied"),
+        429 => ("rate_limit_error", "rate_limit_exceeded"),
+        400..=499 => match error.kind {
+            ModelErrorKind::TooLong => ("invalid_request_error", "context_length_exceeded"),
+            ModelErrorKind::UnknownModel => ("invalid_request_error", "model_not_found"),
+            _ => ("invalid_request_error", ""),
+        },
+        _ => ("server_error", "server_error"),
+    };
+    let fixed = matches!(error.kind, ModelErrorKind::TooLong | ModelErrorKind::UnknownModel);
+    let code = if error.code.is_empty() || fixed { usual } else { &error.code };
+    let code = Some(code).filter(|code| !code.is_empty());
+    json!({"error": {"message": error.message, "type": kind, "param": error.place, "code": code}})
 }
 
 fn usage(usage: Usage) -> Value {

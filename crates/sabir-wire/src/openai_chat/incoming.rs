@@ -5,19 +5,67 @@
 //! text there); `tool_calls`; reasoning fields. A client
 //! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
 //! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
-//! it. Sampling beyond temperature and stop is ignored.
+//! it. Files are kept as opaque state of this wire.
 //!
 //! # Unsupported
-//! Images by URL, audio, files, custom tools, the old `functions`: each is an error that names its place.
+//! Several answers, probabilities of tokens, audio, custom tools, the old `functions`: each is an error that names its place.
 
-use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec, Wishes};
 use serde_json::{Map, Value};
 
-use super::NAME;
+use super::{NAME, SAID};
 use crate::arguments::parsed;
-use crate::field::{Field, History, call, function, image, split, tool_set};
+use crate::client::{Counts, Incoming, RequestError, Wants};
+use crate::fate::{Fate, Members, survey};
+use crate::field::{Field, History, allowed, call, form, function, only_words, picture, split, tool_set};
 use crate::thinking;
-use crate::wire::{Incoming, RequestError};
+use crate::wishes::{self, Places, Wish};
+
+/// Where wishes are read: beside the places that are written, one that servers other than OpenAI know.
+const READ: &Places = &[(Wish::TopK, "top_k")];
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &Members = &[
+    ("model", Fate::Read),
+    ("messages", Fate::Read),
+    ("tools", Fate::Read),
+    ("tool_choice", Fate::Read),
+    ("parallel_tool_calls", Fate::Read),
+    ("max_tokens", Fate::Read),
+    ("max_completion_tokens", Fate::Read),
+    ("temperature", Fate::Read),
+    ("top_p", Fate::Read),
+    ("top_k", Fate::Read),
+    ("seed", Fate::Read),
+    ("presence_penalty", Fate::Read),
+    ("frequency_penalty", Fate::Read),
+    ("stop", Fate::Read),
+    ("stream", Fate::Read),
+    ("stream_options", Fate::Read),
+    ("reasoning_effort", Fate::Read),
+    ("reasoning", Fate::Read),
+    ("response_format", Fate::Read),
+    ("verbosity", Fate::Read),
+    ("user", Fate::Read),
+    ("safety_identifier", Fate::Read),
+    ("service_tier", Fate::Read),
+    ("prompt_cache_key", Fate::Read),
+    ("n", Fate::Read),
+    ("modalities", Fate::Read),
+    ("usage", Fate::Harmless),
+    ("include_reasoning", Fate::Harmless),
+    ("prompt_cache_retention", Fate::Harmless),
+    ("metadata", Fate::LeftOut("nothing is stored")),
+    ("store", Fate::LeftOut("nothing is stored")),
+    ("prediction", Fate::LeftOut("it only makes an answer faster")),
+    ("logit_bias", Fate::LeftOut("tokens are another provider's affair")),
+    ("web_search_options", Fate::LeftOut("a search that the provider runs")),
+    ("functions", Fate::Refused("use `tools`")),
+    ("function_call", Fate::Refused("use `tool_choice`")),
+    ("logprobs", Fate::Refused("probabilities of tokens are not known here")),
+    ("top_logprobs", Fate::Refused("probabilities of tokens are not known here")),
+    ("audio", Fate::Refused("only text is answered")),
+];
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let body = Field::root(body);
@@ -30,33 +78,62 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
             "user" => history.push(Role::User, parts(&content)?),
             "assistant" => history.push(Role::Assistant, assistant(&message)?),
             "tool" => {
-                let said = split(parts(&content)?);
+                let said = split(&content, parts(&content)?)?;
                 let result = history.result(message.get("tool_call_id").text()?, false, said);
                 history.push(Role::User, vec![result]);
             }
             _ => return Err(message.get("role").wrong("system, developer, user, assistant or tool")),
         }
     }
-    if !body.get("functions").is_absent() {
-        return Err(body.get("functions").wrong("nothing (use `tools`)"));
+    let mut notes = Vec::new();
+    survey(&body, MEMBERS, &mut notes)?;
+    refuse(&body)?;
+    let mut wishes = Wishes { format: format(&body.get("response_format"))?, ..Wishes::default() };
+    let mut tools = Vec::new();
+    for described in body.get("tools").items()? {
+        tools.push(tool(&described, &mut wishes)?);
     }
-    let tools = body.get("tools").items()?.iter().map(tool).collect::<Result<_, _>>()?;
+    let choice = self::choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
     let limit = body.get("max_completion_tokens").count()?;
-    let request = Request {
+    let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: system.join("\n\n"),
         messages: history.messages,
         tools: tool_set(tools)?,
-        choice: choice(&body.get("tool_choice"))?,
+        choice,
         parallel: if one { Parallel::One } else { Parallel::Many },
         max_output: if limit.is_some() { limit } else { body.get("max_tokens").count()? },
-        temperature: body.get("temperature").number()?,
-        stop: body.get("stop").texts()?,
         thinking: self::thinking(&body)?,
+        wishes,
         ..Request::default()
     };
-    Ok(Incoming { request, streamed: body.get("stream").is_true() })
+    wishes::read(&body, SAID.places, &mut request)?;
+    wishes::read(&body, READ, &mut request)?;
+    let wants = Wants { counts: counts(&body), ..Wants::default() };
+    Incoming { wants, notes, ..Incoming::new(request, body.get("stream").is_true()) }.agreed()
+}
+
+/// What can be seen only in the value.
+fn refuse(body: &Field<'_>) -> Result<(), RequestError> {
+    let count = body.get("n");
+    if count.count()?.is_some_and(|count| count > 1) {
+        return Err(count.wrong("1 (ask several times for several answers)"));
+    }
+    let kinds = body.get("modalities");
+    if kinds.texts()?.iter().any(|kind| kind != "text") {
+        return Err(kinds.wrong("`text` only"));
+    }
+    Ok(())
+}
+
+fn counts(body: &Field<'_>) -> Counts {
+    let asked = body.get("stream_options").get("include_usage").is_true();
+    if asked || !body.get("stream").is_true() { Counts::Told } else { Counts::Hidden }
+}
+
+fn format(format: &Field<'_>) -> Result<sabir_call::Format, RequestError> {
+    form(format, &format.get("json_schema"))
 }
 
 fn thinking(body: &Field<'_>) -> Result<Thinking, RequestError> {
@@ -75,8 +152,7 @@ fn thinking(body: &Field<'_>) -> Result<Thinking, RequestError> {
 
 /// Content of which only the words count.
 fn words(content: &Field<'_>) -> Result<String, RequestError> {
-    let (words, pictures) = split(parts(content)?);
-    if pictures.is_empty() { Ok(words) } else { Err(content.wrong("text only")) }
+    only_words(content, parts(content)?)
 }
 
 fn parts(content: &Field<'_>) -> Result<Vec<Part>, RequestError> {
@@ -90,8 +166,13 @@ fn part(part: &Field<'_>) -> Result<Part, RequestError> {
     match part.get("type").text()? {
         "text" => Ok(Part::text(part.get("text").text()?)),
         "refusal" => Ok(Part::text(part.get("refusal").text()?)),
-        "image_url" => image(&part.get("image_url").get("url")).map(Part::Image),
-        _ => Err(part.get("type").wrong("`text` or `image_url`")),
+        "image_url" => {
+            let address = part.get("image_url");
+            // Some clients write the address alone.
+            picture(&if address.value.is_string() { address } else { address.get("url") })
+        }
+        "file" => Ok(Part::Opaque(Opaque { wire: NAME.to_owned(), data: part.value.clone() })),
+        _ => Err(part.get("type").wrong("`text`, `image_url` or `file`")),
     }
 }
 
@@ -124,14 +205,19 @@ fn reasoning(mut detail: Map<String, Value>) -> Part {
     }
 }
 
-fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
+fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
     if tool.get("type").text()? != "function" {
-        return Err(tool.get("type").wrong("`function`"));
+        return Err(tool.get("type").wrong("`function` (describe the tool's one argument in a schema)"));
     }
-    function(&tool.get("function"))
+    function(&tool.get("function"), wishes)
 }
 
-fn choice(choice: &Field<'_>) -> Result<ToolChoice, RequestError> {
+/// The choice. A list of those that may be called takes the others away.
+fn choice(choice: &Field<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
+    if choice.get("type").value == "allowed_tools" {
+        let list = choice.get("allowed_tools");
+        return allowed(&list, tools, |tool| tool.get("function").get("name"));
+    }
     if choice.value.is_object() {
         return Ok(ToolChoice::Tool(choice.get("function").get("name").text()?.to_owned()));
     }

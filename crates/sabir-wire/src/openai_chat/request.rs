@@ -4,15 +4,19 @@
 //! pictures of results come in the user message right behind, after a line that names their call. Reasoning details go back
 //! unchanged and in order; plain thoughts go back only where the provider has a field for them.
 
-use sabir_call::{Image, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Format, Image, Message, Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use super::NAME;
-use crate::anthropic::request::closed;
+use super::{NAME, SAID};
+use crate::anthropic::request::{closed, is_strict};
 use crate::identifier::short;
 use crate::thinking;
 use crate::turns::belonging;
 use crate::wire::Form;
+use crate::wishes;
+
+/// What a form is called that nobody named: the API insists on a name.
+pub(crate) const UNNAMED: &str = "answer";
 
 pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     let mut body = Map::new();
@@ -29,7 +33,10 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     }
     body.insert("messages".to_owned(), Value::Array(messages));
     if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+        body.insert(
+            "tools".to_owned(),
+            request.tools.iter().map(|spec| tool(spec, is_strict(request, spec))).collect(),
+        );
         if let Some(choice) = choice(&request.choice) {
             body.insert("tool_choice".to_owned(), choice);
         }
@@ -41,14 +48,12 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         let key = if form.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body.insert(key.to_owned(), json!(limit));
     }
-    if let Some(temperature) = request.temperature {
-        body.insert("temperature".to_owned(), json!(temperature));
-    }
     if let Some(effort) = thinking::word(request.thinking) {
         body.insert("reasoning_effort".to_owned(), json!(effort));
     }
-    if !request.stop.is_empty() {
-        body.insert("stop".to_owned(), json!(request.stop));
+    wishes::write(request, form, &SAID, &mut body);
+    if let Some(format) = format(&request.wishes.format) {
+        body.insert("response_format".to_owned(), format);
     }
     if form.streamed {
         body.insert("stream".to_owned(), json!(true));
@@ -71,6 +76,8 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
             }
             Part::Text { text } if !text.is_empty() => own.push(json!({"type": "text", "text": text})),
             Part::Image(picture) => own.push(image(picture)),
+            Part::ImageUrl { url } => own.push(json!({"type": "image_url", "image_url": {"url": url}})),
+            Part::Opaque(state) if state.wire == NAME => own.push(state.data.clone()),
             _ => {}
         }
     }
@@ -135,8 +142,23 @@ fn detail(opaque: &Opaque, thought: &str) -> Option<Value> {
     Some(detail)
 }
 
-pub(crate) fn tool(tool: &ToolSpec) -> Value {
-    let function = json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
+fn format(format: &Format) -> Option<Value> {
+    Some(match format {
+        Format::Text => return None,
+        Format::Json => json!({"type": "json_object"}),
+        Format::Schema { name, schema, strict } => {
+            let name = if name.is_empty() { UNNAMED } else { name };
+            json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": strict}})
+        }
+    })
+}
+
+pub(crate) fn tool(tool: &ToolSpec, strict: bool) -> Value {
+    let mut function =
+        json!({"name": tool.name, "description": tool.description, "parameters": closed(&tool.parameters)});
+    if let Some(function) = function.as_object_mut().filter(|_| strict) {
+        function.insert("strict".to_owned(), json!(true));
+    }
     json!({"type": "function", "function": function})
 }
 

@@ -2,18 +2,21 @@
 //!
 //! The whole sequence that official clients insist on: a response that begins, items with their parts, each added, told
 //! in deltas and told once more when it is done, and a final response that holds everything. What was said is therefore
-//! kept until the end.
+//! kept until the end. A call of a tool whose input is text is an item of its own kind; one that was cut is never said to
+//! be done. A response repeats small members of the request, and neither its instructions nor its tools.
 
-use sabir_call::{Draft, Event, StopReason, Usage};
+use sabir_call::{Draft, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
 
+use super::written::Written;
 use super::{NAME, stop_word};
-use crate::arguments::ArgumentWriter;
+use crate::client::Head;
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
+use crate::openai_chat::answer::error_body;
 use crate::replay::play;
 use crate::sse;
-use crate::wire::{Head, Writer};
+use crate::wire::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -48,7 +51,7 @@ struct OpenCall {
     place: Place,
     call_id: String,
     name: String,
-    arguments: ArgumentWriter,
+    arguments: Written,
     text: String,
 }
 
@@ -110,7 +113,22 @@ impl Prose {
 }
 
 impl OpenCall {
+    /// The events of a piece and of the whole, and what the whole is called.
+    fn words(&self) -> [&'static str; 3] {
+        if self.arguments.is_text() {
+            ["response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "input"]
+        } else {
+            ["response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments"]
+        }
+    }
+
     fn item(&self, status: &str) -> Value {
+        if self.arguments.is_text() {
+            return json!({
+                "id": self.place.id, "type": "custom_tool_call", "status": status, "call_id": self.call_id,
+                "name": self.name, "input": self.text,
+            });
+        }
         json!({
             "id": self.place.id, "type": "function_call", "status": status, "call_id": self.call_id,
             "name": self.name, "arguments": self.text,
@@ -224,38 +242,40 @@ impl Answer {
     }
 
     fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {
-        let place = self.place("fc", out);
+        let freeform = self.head.wants.freeform.iter().any(|known| known == name);
+        let place = self.place(if freeform { "ctc" } else { "fc" }, out);
         let call_id = self.head.call_id(id, index);
-        let (name, arguments, text) = (name.to_owned(), ArgumentWriter::default(), String::new());
+        let (name, arguments, text) = (name.to_owned(), Written::new(freeform), String::new());
         let call = OpenCall { index, place, call_id, name, arguments, text };
         self.added(call.place.index, call.item("in_progress"), out);
         self.calls.push(call);
     }
 
-    fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
+    fn call(&mut self, index: u32, write: impl FnOnce(&mut Written, &mut String), out: &mut Vec<u8>) {
         let Some(call) = self.calls.iter_mut().rev().find(|call| call.index == index) else { return };
         let before = call.text.len();
         write(&mut call.arguments, &mut call.text);
         let Some(text) = call.text.get(before..).filter(|fragment| !fragment.is_empty()) else { return };
-        let ([.., mould], place) = (&mut self.moulds, &call.place);
+        let ([.., mould], place, [kind, ..]) = (&mut self.moulds, &call.place, call.words());
         let delta = Cast { key: place.index as u64, number: self.sequence, text };
         cast(mould, delta, out, |number, text| {
             let mut out = Vec::new();
-            send("response.function_call_arguments.delta", number, place.body("delta", json!(text)), &mut out);
+            send(kind, number, place.body("delta", json!(text)), &mut out);
             out
         });
         self.sequence += 1;
     }
 
     fn call_end(&mut self, index: u32, out: &mut Vec<u8>) {
-        self.call(index, ArgumentWriter::close, out);
+        self.call(index, Written::close, out);
         if let Some(position) = self.calls.iter().rposition(|call| call.index == index) {
             let call = self.calls.remove(position);
-            let mut body = call.place.body("arguments", json!(call.text));
-            if let Some(body) = body.as_object_mut() {
+            let [_, kind, key] = call.words();
+            let mut body = call.place.body(key, json!(call.text));
+            if let Some(body) = body.as_object_mut().filter(|_| !call.arguments.is_text()) {
                 body.insert("name".to_owned(), json!(call.name));
             }
-            self.send("response.function_call_arguments.done", body, out);
+            self.send(kind, body, out);
             self.done(call.place.index, call.item("completed"), out);
         }
     }
@@ -266,6 +286,10 @@ impl Answer {
         self.close(None, out);
         // Calls that were cut: their items end, their JSON does not.
         for call in std::mem::take(&mut self.calls) {
+            if call.arguments.is_text() {
+                // Nothing in a text shows that its end is missing: no client may take it for a whole call.
+                continue;
+            }
             self.done(call.place.index, call.item("incomplete"), out);
         }
         let (reason, raw) = self.stop.take().unwrap_or((StopReason::End, String::new()));
@@ -276,15 +300,20 @@ impl Answer {
     }
 
     fn response(&self, status: &str, incomplete: Value) -> Value {
-        json!({
+        let output: Vec<_> = self.output.iter().filter(|item| !item.is_null()).collect();
+        let mut response = json!({
             "id": self.head.id, "object": "response", "created_at": self.head.created, "status": status,
             "background": false, "error": null, "incomplete_details": incomplete, "instructions": null,
-            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": self.output,
+            "max_output_tokens": null, "metadata": {}, "model": self.head.model, "output": output,
             "parallel_tool_calls": true, "previous_response_id": null,
             "reasoning": {"effort": null, "summary": null}, "store": false, "temperature": null,
             "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [], "top_p": null,
             "truncation": "disabled", "usage": self.usage.map(usage), "user": null,
-        })
+        });
+        if let Some(response) = response.as_object_mut() {
+            response.extend(self.head.wants.echo.clone());
+        }
+        response
     }
 }
 
@@ -300,7 +329,7 @@ impl Writer for Answer {
             Event::ArgDelta { index, text } => self.call(index, |arguments, out| arguments.delta(text, out), out),
             Event::ArgEnd { index, lead, .. } => self.call(index, |arguments, out| arguments.end(lead, out), out),
             Event::CallEnd { index, .. } => self.call_end(index, out),
-            Event::CallCut { index, .. } => self.call(index, ArgumentWriter::cut, out),
+            Event::CallCut { index, .. } => self.call(index, Written::cut, out),
             Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
             Event::Stop { reason, raw } => self.stop = Some((reason, raw.to_owned())),
             Event::Opaque(opaque) if opaque.wire == NAME => self.opaque(&opaque.data, out),
@@ -317,6 +346,13 @@ impl Writer for Answer {
             body.insert("param".to_owned(), Value::Null);
         }
         self.send("error", body, out);
+        // Some clients look for the one, some for the other.
+        self.begin(out);
+        let mut response = self.response("failed", Value::Null);
+        if let Some(response) = response.as_object_mut() {
+            response.insert("error".to_owned(), json!({"code": failure_code(error), "message": error.message}));
+        }
+        self.send("response.failed", json!({"response": response}), out);
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -343,8 +379,14 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
     answer.end(&mut stream).1
 }
 
-pub(crate) fn error_body(error: &ProviderError) -> Value {
-    json!({"error": {"message": error.message, "type": error.code, "param": null, "code": error.code}})
+/// What clients look for in a response that failed.
+fn failure_code(error: &ProviderError) -> &'static str {
+    match error.kind {
+        ModelErrorKind::TooLong => "context_length_exceeded",
+        ModelErrorKind::RateLimited => "rate_limit_exceeded",
+        ModelErrorKind::Rejected | ModelErrorKind::UnknownModel => "invalid_prompt",
+        _ => "server_error",
+    }
 }
 
 /// Official clients insist on every member: what nobody counted is 0.

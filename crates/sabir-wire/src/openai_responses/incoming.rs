@@ -3,24 +3,78 @@
 //! # Supported
 //! `input` as a string or as items: messages of every role, function calls and custom tools' calls with their outputs,
 //! reasoning. Encrypted reasoning and items of any other type are kept as opaque state of this wire. A custom tool's call
-//! has one argument, `input`. `text.verbosity`, `metadata`, `store`, and sampling beyond the temperature are ignored.
+//! has one argument, `input`. Tools of the provider's own are kept as this wire has them, and files as opaque state.
 //!
 //! # Unsupported
-//! Whatever lies with the provider (`previous_response_id`, `conversation`, `prompt`, `item_reference`), background
-//! answers, output formats, images by URL or file, files, and server tools in `tools`: each is an error that names its
-//! place.
+//! Whatever lies with the provider (`previous_response_id`, `conversation`, `prompt`, `item_reference`, images by their
+//! file), background answers, and probabilities of tokens: each is an error that names its place.
 
-use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec};
+use sabir_call::{Opaque, Parallel, Part, Request, Role, ToolChoice, ToolSpec, Wishes};
 use serde_json::{Map, Value, json};
 
-use super::NAME;
+use super::{NAME, SAID};
 use crate::arguments::parsed;
-use crate::field::{Field, History, call, function, image, split, tool_set};
+use crate::client::{Incoming, RequestError, Wants};
+use crate::fate::{Fate, Members, survey};
+use crate::field::{Field, History, allowed, call, form, function, only_words, picture, split, tool_set};
+use crate::native;
 use crate::thinking;
-use crate::wire::{Incoming, RequestError};
+use crate::wishes;
+
+/// What to do where a member stands for something that lies with the provider.
+const STATELESS: Fate = Fate::Refused("nothing is kept between requests: send the whole history as `input`");
+
+/// What becomes of the members of a body.
+pub(crate) const MEMBERS: &Members = &[
+    ("model", Fate::Read),
+    ("input", Fate::Read),
+    ("instructions", Fate::Read),
+    ("tools", Fate::Read),
+    ("tool_choice", Fate::Read),
+    ("parallel_tool_calls", Fate::Read),
+    ("max_output_tokens", Fate::Read),
+    ("temperature", Fate::Read),
+    ("top_p", Fate::Read),
+    ("stream", Fate::Read),
+    ("reasoning", Fate::Read),
+    ("text", Fate::Read),
+    ("user", Fate::Read),
+    ("safety_identifier", Fate::Read),
+    ("service_tier", Fate::Read),
+    ("prompt_cache_key", Fate::Read),
+    ("metadata", Fate::Read),
+    ("truncation", Fate::Read),
+    ("include", Fate::Read),
+    ("stream_options", Fate::Harmless),
+    ("prompt_cache_retention", Fate::Harmless),
+    ("client_metadata", Fate::Harmless),
+    ("store", Fate::LeftOut("nothing is stored")),
+    ("max_tool_calls", Fate::LeftOut("it counts calls of tools that the provider runs")),
+    ("context_management", Fate::LeftOut("the provider's own edits of the history; it goes on as it was sent")),
+    ("previous_response_id", STATELESS),
+    ("conversation", STATELESS),
+    ("prompt", STATELESS),
+    ("background", Fate::Refused("wait for the answer, or stream it")),
+    ("top_logprobs", Fate::Refused("probabilities of tokens are not known here")),
+];
+
+/// The members that a response repeats.
+const ECHOED: [&str; 9] = [
+    "metadata",
+    "temperature",
+    "top_p",
+    "tool_choice",
+    "parallel_tool_calls",
+    "max_output_tokens",
+    "reasoning",
+    "text",
+    "user",
+];
 
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let body = Field::root(body);
+    let mut notes = Vec::new();
+    survey(&body, MEMBERS, &mut notes)?;
     refuse(&body)?;
     let mut reading = Reading::default();
     let instructions = body.get("instructions");
@@ -35,36 +89,41 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
             reading.item(&item)?;
         }
     }
-    let tools = body.get("tools").items()?.iter().map(tool).collect::<Result<_, _>>()?;
+    let mut wishes =
+        Wishes { format: form(&body.get("text").get("format"), &body.get("text").get("format"))?, ..Wishes::default() };
+    let mut tools = Vec::new();
+    for described in body.get("tools").items()? {
+        tools.extend(tool(&described, &mut wishes)?);
+    }
+    let choice = self::choice(&body.get("tool_choice"), &mut tools)?;
     let one = body.get("parallel_tool_calls").value == &Value::Bool(false);
-    let request = Request {
+    let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: reading.system.join("\n\n"),
         messages: reading.history.messages,
         tools: tool_set(tools)?,
-        choice: choice(&body.get("tool_choice"))?,
+        choice,
         parallel: if one { Parallel::One } else { Parallel::Many },
         max_output: body.get("max_output_tokens").count()?,
-        temperature: body.get("temperature").number()?,
         thinking: thinking::of_word(&body.get("reasoning").get("effort"))?,
+        wishes,
         ..Request::default()
     };
-    Ok(Incoming { request, streamed: body.get("stream").is_true() })
+    wishes::read(&body, SAID.places, &mut request)?;
+    let echo = ECHOED.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
+    let echo = echo.filter(|(_, value)| !value.is_null()).collect();
+    let wants = Wants { freeform: native::freeform(&request, NAME), echo, ..Wants::default() };
+    Incoming { wants, notes, ..Incoming::new(request, body.get("stream").is_true()) }.agreed()
 }
 
-/// What a request cannot hold.
+/// What can be seen only in the value.
 fn refuse(body: &Field<'_>) -> Result<(), RequestError> {
-    for key in ["previous_response_id", "conversation", "prompt"] {
-        if !body.get(key).is_absent() {
-            return Err(body.get(key).wrong("nothing (send the whole history as `input`)"));
-        }
+    if let Some(asked) = body.get("include").items()?.iter().find(|item| item.value == "message.output_text.logprobs") {
+        return Err(asked.wrong("nothing of tokens' probabilities, which are not known here"));
     }
-    if body.get("background").is_true() {
-        return Err(body.get("background").wrong("`false`"));
-    }
-    let format = body.get("text").get("format").get("type");
-    if !format.is_absent() && format.text()? != "text" {
-        return Err(format.wrong("`text`"));
+    let truncation = body.get("truncation");
+    if !matches!(truncation.text_or_empty()?, "" | "disabled" | "auto") {
+        return Err(truncation.wrong("`disabled` or `auto`"));
     }
     Ok(())
 }
@@ -89,7 +148,8 @@ impl Reading {
                 self.call(item, given)?;
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let said = split(content(&item.get("output"))?);
+                let output = item.get("output");
+                let said = split(&output, content(&output)?)?;
                 let result = self.history.result(item.get("call_id").text()?, false, said);
                 self.history.push(Role::User, vec![result]);
             }
@@ -116,11 +176,7 @@ impl Reading {
                 self.history.push(Role::Assistant, parts);
             }
             "system" | "developer" => {
-                let (words, rest) = split(parts);
-                if !rest.is_empty() {
-                    return Err(item.get("content").wrong("text only"));
-                }
-                self.system.push(words);
+                self.system.push(only_words(&item.get("content"), parts)?);
             }
             _ => return Err(item.get("role").wrong("system, developer, user or assistant")),
         }
@@ -145,8 +201,9 @@ fn part(part: &Field<'_>) -> Result<Part, RequestError> {
     match part.get("type").text()? {
         "input_text" | "output_text" | "text" => Ok(Part::text(part.get("text").text()?)),
         "refusal" => Ok(Part::text(part.get("refusal").text()?)),
-        "input_image" => image(&part.get("image_url")).map(Part::Image),
-        _ => Err(part.get("type").wrong("`input_text`, `input_image`, `output_text` or `refusal`")),
+        "input_image" => picture(&part.get("image_url")),
+        "input_file" => Ok(Part::Opaque(kept(part.value.clone()))),
+        _ => Err(part.get("type").wrong("`input_text`, `input_image`, `input_file`, `output_text` or `refusal`")),
     }
 }
 
@@ -167,19 +224,36 @@ fn kept(data: Value) -> Opaque {
     Opaque { wire: NAME.to_owned(), data }
 }
 
-fn tool(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
-    if tool.get("type").text()? != "function" {
-        return Err(tool.get("type").wrong("`function`"));
+/// A function, a tool whose input is text, or one of the provider's own, of which no function is made.
+fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<Option<ToolSpec>, RequestError> {
+    let kind = tool.get("type").text()?;
+    if kind == "function" {
+        return function(tool, wishes).map(Some);
     }
-    function(tool)
+    wishes.native.push(kept(tool.value.clone()));
+    Ok(if kind == "custom" { Some(freeform(tool)?) } else { None })
 }
 
-fn choice(choice: &Field<'_>) -> Result<ToolChoice, RequestError> {
+/// A tool whose input is text: a function of one argument, with its grammar told in words.
+fn freeform(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
+    let mut description = tool.get("description").text_or_empty()?.to_owned();
+    let format = tool.get("format");
+    if format.get("type").value == "grammar" {
+        let (syntax, definition) = (format.get("syntax").text_or_empty()?, format.get("definition").text_or_empty()?);
+        description.push_str(&format!("\n\nThe input follows this grammar ({syntax}):\n{definition}"));
+    }
+    Ok(ToolSpec::new(tool.get("name").text()?, description, native::text_schema()))
+}
+
+/// The choice. A list of those that may be called takes the others away.
+fn choice(choice: &Field<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
     if choice.value.is_object() {
-        if choice.get("type").text()? != "function" {
-            return Err(choice.get("type").wrong("`function`"));
-        }
-        return Ok(ToolChoice::Tool(choice.get("name").text()?.to_owned()));
+        return match choice.get("type").text()? {
+            "allowed_tools" => allowed(choice, tools, |tool| tool.get("name")),
+            "function" | "custom" => Ok(ToolChoice::Tool(choice.get("name").text()?.to_owned())),
+            // A tool of the provider's own is chosen by its type.
+            own => Ok(ToolChoice::Tool(own.to_owned())),
+        };
     }
     Ok(match choice.text_or_empty()? {
         "" | "auto" => ToolChoice::Auto,

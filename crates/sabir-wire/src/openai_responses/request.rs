@@ -5,14 +5,19 @@
 //! nothing of the same answer follows. Assistant messages are written as strings, since servers other than OpenAI insist
 //! on ids in the longer form. The wire has no stop sequences.
 
-use sabir_call::{CallResult, Image, Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec};
+use sabir_call::{
+    Call, CallResult, Format, Image, Message, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec,
+};
 use serde_json::{Map, Value, json};
 
-use super::NAME;
-use crate::anthropic::request::closed;
+use super::{NAME, SAID};
+use crate::anthropic::request::{closed, is_strict};
 use crate::identifier::short;
+use crate::native;
+use crate::openai_chat::request::UNNAMED;
 use crate::thinking;
 use crate::wire::Form;
+use crate::wishes;
 
 /// In the names of OpenAI's models that do not think. They refuse to be asked for encrypted reasoning.
 const THOUGHTLESS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt", "-chat"];
@@ -23,10 +28,12 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     if !request.system.trim().is_empty() {
         body.insert("instructions".to_owned(), json!(request.system));
     }
-    body.insert("input".to_owned(), input(&request.messages));
-    if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
-        if let Some(choice) = choice(&request.choice) {
+    let freeform = native::freeform(request, NAME);
+    body.insert("input".to_owned(), input(&request.messages, &freeform));
+    let tools = tools(request);
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
+        if let Some(choice) = choice(&request.choice, &freeform) {
             body.insert("tool_choice".to_owned(), choice);
         }
         if request.parallel == Parallel::One {
@@ -36,8 +43,9 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     if let Some(limit) = request.max_output {
         body.insert("max_output_tokens".to_owned(), json!(limit));
     }
-    if let Some(temperature) = request.temperature {
-        body.insert("temperature".to_owned(), json!(temperature));
+    wishes::write(request, form, &SAID, &mut body);
+    if let Some(format) = format(&request.wishes.format) {
+        wishes::put(&mut body, "text.format", format);
     }
     if let Some(effort) = thinking::word(request.thinking) {
         let mut reasoning = json!({"effort": effort});
@@ -57,27 +65,54 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
     Value::Object(body)
 }
 
-fn input(history: &[Message]) -> Value {
+fn format(format: &Format) -> Option<Value> {
+    Some(match format {
+        Format::Text => return None,
+        Format::Json => json!({"type": "json_object"}),
+        Format::Schema { name, schema, strict } => {
+            let name = if name.is_empty() { UNNAMED } else { name };
+            json!({"type": "json_schema", "name": name, "schema": schema, "strict": strict})
+        }
+    })
+}
+
+/// The tools on offer and those of the provider's own, which replace one of their name.
+fn tools(request: &Request) -> Vec<Value> {
+    let own = |name: &str| native::of(request, NAME).any(|tool| native::name(tool) == Some(name));
+    let mut tools: Vec<_> =
+        request.tools.iter().filter(|spec| !own(&spec.name)).map(|spec| tool(spec, is_strict(request, spec))).collect();
+    tools.extend(native::of(request, NAME).map(|tool| tool.data.clone()));
+    tools
+}
+
+/// `freeform`: the tools whose input is text.
+fn input(history: &[Message], freeform: &[String]) -> Value {
     let mut items = Vec::new();
     for message in history {
         match message.role {
-            Role::User => user(message, &mut items),
-            Role::Assistant => assistant(message, &mut items),
+            Role::User => user(message, freeform, &mut items),
+            Role::Assistant => assistant(message, freeform, &mut items),
         }
     }
     Value::Array(items)
 }
 
-fn user(message: &Message, items: &mut Vec<Value>) {
+fn user(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let mut content = Vec::new();
     for part in &message.parts {
         match part {
             Part::Result(result) => {
                 let id = short(result.id.as_str());
-                items.push(json!({"type": "function_call_output", "call_id": id, "output": output(result)}));
+                let kind =
+                    if freeform.contains(&result.name) { "custom_tool_call_output" } else { "function_call_output" };
+                items.push(json!({"type": kind, "call_id": id, "output": output(result)}));
             }
             Part::Text { text } if !text.is_empty() => content.push(json!({"type": "input_text", "text": text})),
             Part::Image(picture) => content.push(image(picture)),
+            Part::ImageUrl { url } => {
+                content.push(json!({"type": "input_image", "detail": "auto", "image_url": url}));
+            }
+            Part::Opaque(state) if state.wire == NAME => content.push(state.data.clone()),
             _ => {}
         }
     }
@@ -100,7 +135,7 @@ fn image(Image { media_type, data }: &Image) -> Value {
     json!({"type": "input_image", "detail": "auto", "image_url": format!("data:{media_type};base64,{data}")})
 }
 
-fn assistant(message: &Message, items: &mut Vec<Value>) {
+fn assistant(message: &Message, freeform: &[String], items: &mut Vec<Value>) {
     let before = items.len();
     let mut phase = None;
     for part in &message.parts {
@@ -112,18 +147,23 @@ fn assistant(message: &Message, items: &mut Vec<Value>) {
                     None => items.push(opaque.data.clone()),
                 }
             }
-            Part::Call(call) => {
-                let arguments = Value::Object(call.arguments.clone()).to_string();
-                let id = short(call.id.as_str());
-                let item = json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": arguments});
-                items.push(item);
-            }
+            Part::Call(call) => items.push(called(call, freeform)),
             _ => {}
         }
     }
     while items.len() > before && items.last().is_some_and(|item| is(item, "reasoning")) {
         items.pop();
     }
+}
+
+fn called(call: &Call, freeform: &[String]) -> Value {
+    let id = short(call.id.as_str());
+    let input = call.arguments.get(native::INPUT).and_then(Value::as_str).filter(|_| freeform.contains(&call.name));
+    if let Some(input) = input {
+        return json!({"type": "custom_tool_call", "call_id": id, "name": call.name, "input": input});
+    }
+    let arguments = Value::Object(call.arguments.clone()).to_string();
+    json!({"type": "function_call", "call_id": id, "name": call.name, "arguments": arguments})
 }
 
 fn words(text: &str, phase: Option<&Value>) -> Value {
@@ -139,16 +179,17 @@ fn is(item: &Value, kind: &str) -> bool {
 }
 
 /// The wire makes schemas strict unless told not to, and then every argument is a required one.
-fn tool(tool: &ToolSpec) -> Value {
+fn tool(tool: &ToolSpec, strict: bool) -> Value {
     let (name, description, parameters) = (&tool.name, &tool.description, closed(&tool.parameters));
-    json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false})
+    json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": strict})
 }
 
-fn choice(choice: &ToolChoice) -> Option<Value> {
+fn choice(choice: &ToolChoice, freeform: &[String]) -> Option<Value> {
     Some(match choice {
         ToolChoice::Auto => return None,
         ToolChoice::Required => json!("required"),
         ToolChoice::None => json!("none"),
+        ToolChoice::Tool(name) if freeform.contains(name) => json!({"type": "custom", "name": name}),
         ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
     })
 }

@@ -6,9 +6,7 @@ use sabir_call::Sink;
 
 use crate::calls::NativeCall;
 use crate::mould::escape;
-
-/// The name of the one argument of a custom tool, whose input is text.
-const INPUT: &str = "input";
+use crate::native::INPUT;
 
 #[derive(Debug)]
 pub(super) struct Told {

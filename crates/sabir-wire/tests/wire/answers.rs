@@ -141,7 +141,7 @@ fn essence(wire: Wire, draft: &Draft) -> String {
 }
 
 fn check(wire: Wire, pieces: &[Piece]) {
-    let head = || Head { id: "r1".into(), model: "m".into(), created: 1 };
+    let head = || Head { id: "r1".into(), model: "m".into(), created: 1, ..Head::default() };
     for raw in [false, true] {
         let mut expected = Draft::default();
         play(wire, pieces, raw, &mut expected);

@@ -73,15 +73,18 @@ fn what_a_request_cannot_hold_is_named() {
     check(json!({"conversation": "conv_1"}), "conversation");
     check(json!({"prompt": {"id": "p"}}), "prompt");
     check(json!({"background": true}), "background");
-    check(json!({"text": {"format": {"type": "json_schema"}}}), "text.format.type");
+    check(json!({"text": {"format": {"type": "xml"}}}), "text.format.type");
+    check(json!({"top_logprobs": 2}), "top_logprobs");
+    check(json!({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]}), "include[1]");
     check(json!({"input": [{"type": "item_reference", "id": "x"}]}), "input[0].type");
-    check(json!({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}), "input[0].content[0].type");
+    check(json!({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}), "input[0].content[0].type");
     check(
-        json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x"}]}]}),
+        json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "file:x"}]}]}),
         "input[0].content[0].image_url",
     );
     check(json!({"input": [{"role": "tool", "content": "x"}]}), "input[0].role");
-    check(json!({"tools": [{"type": "web_search"}]}), "tools[0].type");
-    check(json!({"tool_choice": {"type": "web_search"}}), "tool_choice.type");
+    check(json!({"tool_choice": {"type": "web_search"}}), "tool_choice");
+    check(json!({"tool_choice": {"type": "function", "name": "g"}}), "tool_choice");
+    check(json!({"tool_choice": "required"}), "tool_choice");
     check(json!({"reasoning": {"effort": "enormous"}}), "reasoning.effort");
 }

@@ -1,8 +1,8 @@
 //! The rules of Bedrock's wire, one hand-written body each.
 
 use sabir_call::{
-    Cut, Draft, DraftPart, DraftState, Effort, FaultKind, Message, ModelErrorKind, Parallel, Part, Request, StopReason,
-    Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
+    Cut, Draft, DraftPart, DraftState, Effort, FaultKind, Message, ModelErrorKind, Parallel, Part, Request, Sampling,
+    StopReason, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
 };
 use sabir_wire::frames::{HeaderValue, encode};
 use sabir_wire::{BodyForm, Close, Form, Report, Wire};
@@ -410,7 +410,8 @@ fn thinking_is_asked_for_in_the_words_of_the_maker() {
     check("arn:aws:bedrock:eu-west-1:1:application-inference-profile/a", high, budget(16_384), T::Tokens(16_384));
     // A model that thinks takes no temperature, and this one no limit either.
     for (model, limit) in [(CLAUDE, json!(9000)), (nova, Value::Null)] {
-        let request = Request { thinking: high, temperature: Some(0.5), max_output: Some(9000), ..request(model) };
+        let sampling = Sampling { temperature: Some(0.5), ..Sampling::default() };
+        let request = Request { thinking: high, sampling, max_output: Some(9000), ..request(model) };
         let inference = &Wire::Bedrock.encode_request(&request, &Form::default())["inferenceConfig"];
         assert_eq!((&inference["temperature"], &inference["maxTokens"]), (&Value::Null, &limit), "{model}");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use sabir_gateway::Mending;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct GatewayArguments {
     /// Where the models are: the base URL of a server, such as `http://127.0.0.1:11434`, or a provider, such as `openrouter`.
     /// Without it `--model` says it, as for a task, or the models are those of the configuration.
@@ -33,6 +33,10 @@ pub(crate) struct GatewayArguments {
     /// The address to listen on; port 0 takes a free one. Without it 127.0.0.1:4747.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
+    /// A name under which clients may address the gateway, beside those of this machine: `HOST` or `HOST:PORT`. May be given
+    /// several times.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
     /// What clients must show. Others on this machine can see a command line: `SABIR_GATEWAY_TOKEN` in the environment says it
     /// too. Without either a random one is made and printed.
     #[arg(long, conflicts_with = "no_token")]

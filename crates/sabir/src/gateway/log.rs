@@ -1,25 +1,74 @@
 //! What a gateway says of each request, on standard error.
 //!
 //! The access log has no contents and no secrets. `--explain` shows what models write and clients ask, and so passes through the
-//! sanitizer.
+//! sanitizer. A thread of its own writes, since nobody may ever read standard error: what it cannot write in time is left out, and
+//! that is said.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sabir_gateway::{Ended, Note, Watch};
 use serde_json::json;
 
 use crate::cli::{GatewayArguments, LogForm};
+use crate::exit::Failure;
 use crate::print;
+
+/// How many pieces of text may wait to be written.
+const WAITING: usize = 4096;
+
+/// How long the last of them are waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Tells of requests.
 pub(super) struct Log {
     form: LogForm,
     explain: bool,
+    lines: SyncSender<String>,
+    lost: Arc<AtomicU64>,
+}
+
+/// What writes.
+pub(super) struct Pen {
+    /// Closed when everything is written.
+    done: Receiver<()>,
+}
+
+/// A log, and what writes it.
+pub(super) fn start(arguments: &GatewayArguments) -> Result<(Log, Pen), Failure> {
+    let (lines, waiting) = sync_channel::<String>(WAITING);
+    let (writing, done) = sync_channel::<()>(0);
+    let lost = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&lost);
+    let write = move || {
+        for text in waiting {
+            match count.swap(0, Ordering::Relaxed) {
+                0 => {}
+                lost => print::err(&format!("sabir: {lost} lines were left out: nobody read them in time\n")),
+            }
+            print::err(&text);
+        }
+        drop(writing);
+    };
+    let started = std::thread::Builder::new().name("log".to_owned()).spawn(write);
+    started.map_err(|error| Failure::internal(format!("the log cannot be written: {error}")))?;
+    Ok((Log { form: arguments.log, explain: arguments.explain, lines, lost }, Pen { done }))
+}
+
+impl Pen {
+    /// Lets it write what waits, for a moment.
+    pub(super) fn put_down(self) {
+        _ = self.done.recv_timeout(PATIENCE);
+    }
 }
 
 impl Log {
-    pub(super) fn new(arguments: &GatewayArguments) -> Self {
-        Self { form: arguments.log, explain: arguments.explain }
+    fn write(&self, text: String) {
+        if self.lines.try_send(text).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -27,13 +76,13 @@ impl Watch for Log {
     fn note(&self, id: &str, note: Note<'_>) {
         match note {
             Note::Ended(ended) => match self.form {
-                LogForm::Text => print::err(&format!("{}\n", print::quoted_whole(&line(id, ended)))),
-                LogForm::Json => print::err(&format!("{}\n", object(id, ended))),
+                LogForm::Text => self.write(format!("{}\n", print::quoted_whole(&line(id, ended)))),
+                LogForm::Json => self.write(format!("{}\n", object(id, ended))),
                 LogForm::Off => {}
             },
             note if self.explain => {
                 if let Some(words) = explained(note) {
-                    print::err(&print::visible(&format!("{id} {words}\n")));
+                    self.write(print::visible(&format!("{id} {words}\n")));
                 }
             }
             _ => {}

@@ -1,0 +1,7 @@
+//! The gateway over real sockets, between raw clients and the scripted provider.
+
+mod ends;
+mod limits;
+mod lists;
+mod security;
+mod town;

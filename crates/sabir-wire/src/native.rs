@@ -1,0 +1,74 @@
+//! Tools of a provider's own: those that it runs itself, and those whose form only its models know.
+//!
+//! They travel as its wire wrote them, to that wire alone. What becomes of them elsewhere depends on who runs them.
+
+use sabir_call::{Opaque, Request};
+use serde_json::{Value, json};
+
+use crate::{anthropic, openai_responses};
+
+/// The name of the one argument of a tool whose input is text.
+pub(crate) const INPUT: &str = "input";
+
+/// What kind of tool it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The client runs it, and its input is one text. It is a tool on offer as well, with one argument.
+    Freeform,
+    /// The client runs it, and nobody but the provider's models knows its arguments.
+    Client,
+    /// The provider runs it.
+    Server,
+}
+
+/// How the types of tools begin that a client runs, though they have no schema.
+const CLIENT: [(&str, &str); 8] = [
+    (anthropic::NAME, "bash_"),
+    (anthropic::NAME, "text_editor_"),
+    (anthropic::NAME, "computer_"),
+    (anthropic::NAME, "memory_"),
+    (openai_responses::NAME, "computer"),
+    (openai_responses::NAME, "local_shell"),
+    (openai_responses::NAME, "shell"),
+    (openai_responses::NAME, "apply_patch"),
+];
+
+/// What kind of tool that is.
+pub(crate) fn kind(tool: &Opaque) -> Kind {
+    let word = word(tool);
+    if word == "custom" {
+        return Kind::Freeform;
+    }
+    let client = CLIENT.iter().any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
+    if client { Kind::Client } else { Kind::Server }
+}
+
+/// Its type, as its wire says it.
+pub(crate) fn word(tool: &Opaque) -> &str {
+    tool.data.get("type").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Its name, if it has one.
+pub(crate) fn name(tool: &Opaque) -> Option<&str> {
+    tool.data.get("name").and_then(Value::as_str)
+}
+
+/// The tools of that wire in a request.
+pub(crate) fn of<'r>(request: &'r Request, wire: &'r str) -> impl Iterator<Item = &'r Opaque> {
+    request.wishes.native.iter().filter(move |tool| tool.wire == wire)
+}
+
+/// The names of the tools whose input is text.
+pub(crate) fn freeform(request: &Request, wire: &str) -> Vec<String> {
+    of(request, wire).filter(|tool| kind(tool) == Kind::Freeform).filter_map(name).map(str::to_owned).collect()
+}
+
+/// The schema of a tool whose input is text.
+pub(crate) fn text_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {INPUT: {"type": "string", "description": "The input, as it is."}},
+        "required": [INPUT],
+        "additionalProperties": false,
+    })
+}

@@ -1,0 +1,437 @@
+//! What clients really send, and what they insist on in answers and errors.
+
+use std::time::Duration;
+
+use sabir_call::{
+    ArgForm, Cache, Cut, Draft, DraftState, Effort, Event, Format, ModelError, ModelErrorKind, Parallel, Part, Request,
+    Sink, StopReason, Thinking, ToolChoice, Usage,
+};
+use sabir_wire::{Close, Counts, Decoder, Encoder, Form, Head, Incoming, ProviderError, RequestError, Wants, Wire};
+use serde_json::{Value, json};
+
+fn path(wire: Wire) -> String {
+    format!("{}?beta=true", wire.endpoint("m", false))
+}
+
+fn read(wire: Wire, body: &Value) -> Result<Incoming, RequestError> {
+    wire.decode_request(&path(wire), body.to_string().as_bytes())
+}
+
+/// Reads a body, and checks which members were left out.
+fn take(wire: Wire, body: &Value, left_out: &[&str]) -> Incoming {
+    let incoming = read(wire, body).unwrap_or_else(|error| panic!("{wire}: {error}"));
+    let paths: Vec<_> = incoming.notes.iter().map(|note| note.path.as_str()).collect();
+    assert_eq!(paths, left_out, "{wire}");
+    incoming
+}
+
+/// A body with members added to it.
+fn with(mut body: Value, members: &Value) -> Value {
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    body
+}
+
+fn plain(wire: Wire) -> Value {
+    if wire == Wire::OpenAiResponses {
+        return json!({"model": "m", "input": "hi"});
+    }
+    json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+}
+
+#[test]
+fn claude_code_is_understood() {
+    let marked =
+        |text: &str| json!({"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": "1h"}});
+    let body = json!({
+        "model": "claude-sonnet-5", "max_tokens": 32000, "stream": true,
+        "system": [{"type": "text", "text": "x-header"}, marked("You are a coding agent.")],
+        "metadata": {"user_id": "{\"device_id\":\"d\",\"account_uuid\":\"\",\"session_id\":\"8a9e2f9c-3a9b-4c8e-8a51-0d5d7f4a1d10\"}"},
+        "thinking": {"type": "adaptive"},
+        "output_config": {"effort": "medium"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "betas": ["interleaved-thinking-2025-05-14"],
+        "tools": [
+            {"name": "Read", "description": "Reads.", "input_schema": {"$schema": "x", "type": "object", "properties": {"file_path": {"type": "string"}}, "required": ["file_path"], "additionalProperties": false}, "eager_input_streaming": true, "strict": true, "input_examples": [{"file_path": "a.rs"}]},
+            {"name": "Task", "input_schema": {"type": "object", "properties": {}}, "cache_control": {"type": "ephemeral"}, "defer_loading": false},
+            {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
+        ],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "<system-reminder>"}, marked("go")]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig"},
+                {"type": "redacted_thinking", "data": "x"},
+                {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "a.pdf"}, "caller": {"type": "direct"}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": false, "content": [
+                    {"type": "text", "text": "one"}, {"type": "tool_reference", "tool_name": "Task"},
+                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}]},
+                {"type": "document", "title": "Notes", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}]},
+        ],
+    });
+    let incoming = take(Wire::Anthropic, &body, &["context_management"]);
+    let request = &incoming.request;
+    assert!(incoming.streamed);
+    assert_eq!(request.system, "x-header\n\nYou are a coding agent.");
+    assert_eq!((request.wishes.cache, request.thinking), (Cache::Marked, Thinking::Effort(Effort::Medium)));
+    assert_eq!(request.wishes.strict, ["Read"]);
+    assert_eq!(request.tools.get("Read").unwrap().examples[0]["file_path"], "a.rs");
+    let Part::Result(result) = &request.messages[2].parts[0] else { panic!("{request:?}") };
+    assert_eq!((result.content.as_str(), result.images.len()), ("one\n[tool: Task]", 1));
+    assert_eq!(request.messages[2].parts[1], Part::text("Notes\n\nwords"));
+    // At any provider: nothing that it always sends is refused.
+    for back in Wire::ALL {
+        let notes = back.weigh(request, &Form::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
+        let whole = back == Wire::Anthropic;
+        assert_eq!(notes.iter().any(|note| note.message.contains("web_search")), !whole, "{notes:?}");
+        assert_eq!(notes.is_empty(), whole, "{back}: {notes:?}");
+    }
+}
+
+#[test]
+fn codex_is_understood() {
+    let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: begin_patch"});
+    let patch = json!({"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": grammar});
+    let body = json!({
+        "model": "gpt-5.5", "instructions": "You are Codex.", "stream": true, "store": false,
+        "prompt_cache_key": "019a", "include": ["reasoning.encrypted_content"], "parallel_tool_calls": true,
+        "tool_choice": "auto", "reasoning": {"effort": "xhigh", "summary": "auto"}, "text": {"verbosity": "low"},
+        "service_tier": "priority", "client_metadata": {"x": "y"},
+        "tools": [
+            {"type": "function", "name": "exec_command", "description": "Runs.", "strict": false, "parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}}},
+            patch, {"type": "web_search", "external_web_access": false},
+        ],
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be careful."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": null, "encrypted_content": "gAAA"},
+            {"type": "function_call", "name": "exec_command", "arguments": "{\"cmd\":\"ls\"}", "call_id": "call_1"},
+            {"type": "custom_tool_call", "status": "completed", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin Patch"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "a.rs"},
+            {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Success."},
+        ],
+    });
+    let incoming = take(Wire::OpenAiResponses, &body, &[]);
+    let request = &incoming.request;
+    assert_eq!(request.system, "You are Codex.\n\nBe careful.");
+    assert_eq!(
+        (incoming.wants.freeform.as_slice(), request.parallel),
+        (&["apply_patch".to_owned()][..], Parallel::Many)
+    );
+    let tool = request.tools.get("apply_patch").unwrap();
+    assert!(tool.description.contains("start: begin_patch") && tool.argument("input").unwrap().required);
+    for back in Wire::ALL {
+        let notes = back.weigh(request, &Form::default()).unwrap_or_else(|error| panic!("{back}: {error}"));
+        assert_eq!(notes.is_empty(), back == Wire::OpenAiResponses, "{back}: {notes:?}");
+    }
+    // Back to where it came from, every item is what it was.
+    let again = Wire::OpenAiResponses.encode_request(request, &Form::default());
+    let kinds: Vec<_> = again["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let expected = [
+        "message",
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "function_call_output",
+        "custom_tool_call_output",
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(again["tools"].as_array().unwrap().iter().filter(|tool| **tool == patch).count(), 1);
+    assert_eq!((&again["text"]["verbosity"], &again["service_tier"]), (&json!("low"), &json!("priority")));
+}
+
+#[test]
+fn clients_of_chat_are_understood() {
+    let tool = json!({"type": "function", "function": {"name": "f", "description": "", "strict": true, "parameters": {"type": "object", "properties": {}}}});
+    // Cline and Zed; LangChain; the AI SDK of Vercel.
+    let bodies = [
+        json!({"stream": true, "stream_options": {"include_usage": true}, "temperature": 0, "max_completion_tokens": 99, "reasoning_effort": "minimal", "prompt_cache_key": "k"}),
+        json!({"n": 1, "stream": false, "temperature": 0.7, "logprobs": false, "presence_penalty": 0, "frequency_penalty": 0.0, "top_p": 1, "logit_bias": {}, "stop": null, "user": "u", "seed": 7}),
+        json!({"parallel_tool_calls": false, "tool_choice": {"type": "function", "function": {"name": "f"}}, "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": true}}, "modalities": ["text"]}),
+    ];
+    let read: Vec<_> = bodies
+        .iter()
+        .map(|members| {
+            take(Wire::OpenAiChat, &with(with(plain(Wire::OpenAiChat), &json!({"tools": [tool]})), members), &[])
+        })
+        .collect();
+    assert_eq!(read[0].wants.counts, Counts::Told);
+    assert_eq!((read[0].request.max_output, read[1].request.sampling.seed), (Some(99), Some(7)));
+    assert_eq!((read[2].request.parallel, &read[2].request.choice), (Parallel::One, &ToolChoice::Tool("f".into())));
+    assert!(matches!(&read[2].request.wishes.format, Format::Schema { name, strict: true, .. } if name == "answer"));
+    assert_eq!(read[2].request.wishes.strict, ["f"]);
+    let silent = take(Wire::OpenAiChat, &with(plain(Wire::OpenAiChat), &json!({"stream": true})), &[]);
+    assert_eq!(silent.wants.counts, Counts::Hidden);
+    let noted =
+        json!({"store": true, "metadata": {"a": "b"}, "min_p": 0.1, "top_k": 5, "chat_template_kwargs": {"x": 1}});
+    let noted = take(
+        Wire::OpenAiChat,
+        &with(plain(Wire::OpenAiChat), &noted),
+        &["store", "metadata", "min_p", "chat_template_kwargs"],
+    );
+    assert_eq!(noted.request.sampling.top_k, Some(5));
+}
+
+#[test]
+fn clients_of_ollama_are_understood() {
+    let body = with(
+        plain(Wire::Ollama),
+        &json!({"keep_alive": "5m", "format": "json", "think": false,
+            "options": {"num_ctx": 4096, "num_predict": -1, "top_k": 40, "seed": 1, "min_p": 0.0, "stop": ["x"]}}),
+    );
+    let incoming = take(Wire::Ollama, &body, &["options.num_ctx", "options.min_p"]);
+    let request = incoming.request;
+    assert_eq!((request.sampling.top_k, request.sampling.stop.len(), request.max_output), (Some(40), 1, None));
+    assert_eq!((request.wishes.format, incoming.streamed), (Format::Json, true));
+}
+
+#[test]
+fn a_choice_among_some_tools_takes_the_others_away() {
+    let check = |wire: Wire, tool: fn(&str) -> Value, choice: Value| {
+        let body = with(plain(wire), &json!({"tools": [tool("f"), tool("g"), tool("h")], "tool_choice": choice}));
+        let request = take(wire, &body, &[]).request;
+        let names: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!((names, request.choice), (vec!["f", "h"], ToolChoice::Required), "{wire}");
+    };
+    let some = |tools: Value| json!({"mode": "required", "tools": tools});
+    check(
+        Wire::OpenAiChat,
+        |name| json!({"type": "function", "function": {"name": name}}),
+        json!({"type": "allowed_tools", "allowed_tools": some(json!([{"type": "function", "function": {"name": "h"}}, {"type": "function", "function": {"name": "f"}}]))}),
+    );
+    check(
+        Wire::OpenAiResponses,
+        |name| json!({"type": "function", "name": name}),
+        with(
+            json!({"type": "allowed_tools"}),
+            &some(json!([{"type": "function", "name": "f"}, {"type": "function", "name": "h"}])),
+        ),
+    );
+}
+
+#[test]
+fn what_would_change_the_answer_is_refused() {
+    let check = |wire: Wire, members: Value, place: &str, words: &str| {
+        let error = read(wire, &with(plain(wire), &members)).unwrap_err();
+        assert_eq!(error.path, place, "{error}");
+        assert!(error.message.contains(words), "{error}");
+        let told = ProviderError::from(&error);
+        assert_eq!((wire.status(&told), told.kind), (400, ModelErrorKind::Rejected));
+        let body = wire.encode_error(&told);
+        assert!(body.to_string().contains(words), "{body}");
+        if matches!(wire, Wire::OpenAiChat | Wire::OpenAiResponses) {
+            assert_eq!(
+                (&body["error"]["param"], &body["error"]["type"]),
+                (&json!(place), &json!("invalid_request_error"))
+            );
+        }
+    };
+    check(Wire::OpenAiChat, json!({"n": 2}), "n", "ask several times");
+    check(Wire::OpenAiChat, json!({"logprobs": true}), "logprobs", "not known here");
+    check(Wire::OpenAiChat, json!({"top_logprobs": 3}), "top_logprobs", "not known here");
+    check(Wire::OpenAiChat, json!({"modalities": ["text", "audio"]}), "modalities", "`text` only");
+    check(Wire::OpenAiChat, json!({"audio": {"voice": "x"}}), "audio", "only text");
+    check(Wire::OpenAiChat, json!({"functions": [{}]}), "functions", "use `tools`");
+    check(Wire::OpenAiChat, json!({"tools": [{"type": "custom"}]}), "tools[0].type", "`function`");
+    check(Wire::OpenAiChat, json!({"tool_choice": "required"}), "tool_choice", "offer some");
+    let unknown = json!({"type": "function", "function": {"name": "g"}});
+    check(Wire::OpenAiChat, json!({"tool_choice": unknown}), "tool_choice", "`g` is not among the tools");
+    check(Wire::OpenAiChat, json!({"response_format": {"type": "xml"}}), "response_format.type", "`json_schema`");
+    let said = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
+    check(Wire::OpenAiChat, said(json!({"type": "input_audio"})), "messages[0].content[0].type", "`text`");
+    check(Wire::OpenAiResponses, json!({"previous_response_id": "r"}), "previous_response_id", "whole history");
+    check(Wire::OpenAiResponses, json!({"background": true}), "background", "stream it");
+    check(Wire::OpenAiResponses, json!({"truncation": "x"}), "truncation", "`disabled`");
+    check(Wire::Anthropic, json!({"container": "c"}), "container", "nothing is kept");
+    check(Wire::Anthropic, json!({"tool_choice": {"type": "any"}}), "tool_choice", "offer some");
+    let file = json!({"type": "document", "source": {"type": "file", "file_id": "f"}});
+    check(Wire::Anthropic, said(file), "messages[0].content[0].source.type", "lie with a provider");
+    let upload = json!({"type": "container_upload", "file_id": "f"});
+    check(Wire::Anthropic, said(upload), "messages[0].content[0].type", "holds its content");
+    check(Wire::Ollama, json!({"logprobs": true}), "logprobs", "not known here");
+    check(Wire::Ollama, json!({"format": "xml"}), "format", "JSON Schema");
+}
+
+/// What a scripted answer is made of: one call of a tool with an argument in pieces, closed or cut.
+fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn Sink) {
+    sink.event(Event::CallStart { index: 0, id: Some("c1"), name, dialect: None, at: 0, name_at: 0 });
+    sink.event(Event::ArgStart { index: 0, name: "input", form, at: 0 });
+    for text in ["*** Begin", " \"ü\"\n"] {
+        sink.event(Event::ArgDelta { index: 0, text });
+    }
+    if cut {
+        sink.event(Event::CallCut { index: 0, why: Cut::Ended, at: 0 });
+    } else {
+        sink.event(Event::ArgEnd { index: 0, lead: if form == ArgForm::Raw { "\n" } else { "" }, at: 0 });
+        sink.event(Event::CallEnd { index: 0, at: 0 });
+    }
+    sink.event(Event::Usage(Usage { input: Some(3), output: Some(2), ..Usage::default() }));
+    sink.event(Event::Stop { reason: if cut { StopReason::End } else { StopReason::Calls }, raw: "" });
+}
+
+/// The events of a stream, by the bytes that an encoder wrote.
+fn events(bytes: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
+    data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+}
+
+fn streamed(wire: Wire, head: Head, play: impl Fn(&mut dyn Sink)) -> Vec<Value> {
+    let (mut encoder, mut bytes) = (Encoder::new(wire, head), Vec::new());
+    play(&mut |event: Event<'_>| encoder.event(event, &mut bytes));
+    encoder.took(Duration::from_millis(2));
+    encoder.finish(&mut bytes);
+    events(&bytes)
+}
+
+#[test]
+fn a_text_for_a_tool_is_an_item_of_its_own() {
+    let wants = Wants { freeform: vec!["apply_patch".to_owned()], ..Wants::default() };
+    let head = || Head { id: "r".into(), wants: wants.clone(), ..Head::default() };
+    for (form, lead) in [(ArgForm::String, ""), (ArgForm::Raw, "\n")] {
+        let found = streamed(Wire::OpenAiResponses, head(), |sink| called("apply_patch", form, false, sink));
+        let of = |kind: &str| found.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+        let text = format!("{lead}*** Begin \"ü\"\n");
+        let deltas: String =
+            of("response.custom_tool_call_input.delta").iter().map(|event| event["delta"].as_str().unwrap()).collect();
+        assert_eq!(deltas, text);
+        assert_eq!(of("response.custom_tool_call_input.done")[0]["input"], text.as_str());
+        let item = &of("response.output_item.done")[0]["item"];
+        assert_eq!(
+            (&item["type"], &item["input"], &item["call_id"]),
+            (&json!("custom_tool_call"), &json!(text), &json!("c1"))
+        );
+        assert_eq!(&of("response.completed")[0]["response"]["output"], &json!([item]));
+        let numbers: Vec<_> = found.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+    }
+    // A text that was cut looks like any other: nobody is told that it is done.
+    let found = streamed(Wire::OpenAiResponses, head(), |sink| called("apply_patch", ArgForm::String, true, sink));
+    assert!(found.iter().all(|event| event["type"] != "response.output_item.done"), "{found:#?}");
+    assert_eq!(found.last().unwrap()["response"]["output"], json!([]));
+    let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    decoder.push(body.as_bytes(), &mut draft);
+    decoder.finish(Close::Clean, &mut draft);
+    assert!(matches!(draft.calls().next().unwrap().state, DraftState::Cut(_)));
+}
+
+#[test]
+fn answers_say_what_the_client_asked_for() {
+    let play = |sink: &mut dyn Sink| called("f", ArgForm::String, false, sink);
+    for counts in [Counts::Told, Counts::Hidden] {
+        let head = Head { wants: Wants { counts, ..Wants::default() }, ..Head::default() };
+        let found = streamed(Wire::OpenAiChat, head, play);
+        assert_eq!(found.iter().any(|chunk| chunk["usage"].is_object()), counts == Counts::Told);
+    }
+    let body = json!({"model": "m", "input": "hi", "temperature": 0.5, "metadata": {"a": "b"}, "tool_choice": "none"});
+    let head = read(Wire::OpenAiResponses, &body).unwrap().head("resp_1", 7);
+    let found = streamed(Wire::OpenAiResponses, head, play);
+    for response in [&found[0]["response"], &found.last().unwrap()["response"]] {
+        assert_eq!(
+            (&response["temperature"], &response["metadata"]["a"], &response["tool_choice"]),
+            (&json!(0.5), &json!("b"), &json!("none"))
+        );
+        assert_eq!((&response["id"], &response["created_at"]), (&json!("resp_1"), &json!(7)));
+    }
+    let body = with(plain(Wire::Anthropic), &json!({"stop_sequences": ["END"]}));
+    let head = read(Wire::Anthropic, &body).unwrap().head("msg_1", 0);
+    let stop = |sink: &mut dyn Sink| {
+        sink.event(Event::Text { text: "a" });
+        sink.event(Event::Stop { reason: StopReason::Sequence, raw: "stop_sequence" });
+    };
+    let found = streamed(Wire::Anthropic, head.clone(), stop);
+    let delta = &found.iter().find(|event| event["type"] == "message_delta").unwrap()["delta"];
+    assert_eq!(delta, &json!({"stop_reason": "stop_sequence", "stop_sequence": "END"}));
+    let mut draft = Draft::default();
+    stop(&mut draft);
+    assert_eq!(Wire::Anthropic.encode_whole(&head, &draft)["stop_sequence"], "END");
+    let last = streamed(Wire::Ollama, Head::default(), play).pop().unwrap();
+    assert_eq!(
+        (&last["total_duration"], &last["eval_count"], &last["done"]),
+        (&json!(2_000_000), &json!(2), &json!(true))
+    );
+    for key in ["load_duration", "prompt_eval_duration", "eval_duration", "prompt_eval_count"] {
+        assert!(last[key].is_u64(), "{key}: {last}");
+    }
+}
+
+#[test]
+fn silence_can_be_kept_alive() {
+    for wire in Wire::ALL {
+        let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
+        encoder.keep_alive(&mut bytes);
+        encoder.event(Event::Text { text: "a" }, &mut bytes);
+        encoder.keep_alive(&mut bytes);
+        encoder.finish(&mut bytes);
+        let (mut draft, mut decoder) = (Draft::default(), Decoder::new(wire));
+        decoder.push(&bytes, &mut draft);
+        let report = decoder.finish(Close::Clean, &mut draft);
+        assert_eq!((draft.text().as_str(), report.ended, draft.faults.len()), ("a", true, 0), "{wire}");
+    }
+}
+
+#[test]
+fn errors_have_each_fronts_own_form() {
+    let kinds = |kind: ModelErrorKind| ProviderError::from(&ModelError { kind, message: "no".into() });
+    let check = |error: &ProviderError, statuses: [u16; 2], anthropic: &str, openai: (&str, Value)| {
+        let found = [Wire::Anthropic, Wire::OpenAiChat].map(|wire| wire.status(error));
+        assert_eq!(found, statuses, "{error:?}");
+        let expected = json!({"type": "error", "error": {"type": anthropic, "message": error.message}});
+        assert_eq!(Wire::Anthropic.encode_error(error), expected);
+        let (kind, code) = openai;
+        let expected = json!({"error": {"message": error.message, "type": kind, "param": null, "code": code}});
+        assert_eq!(Wire::OpenAiChat.encode_error(error), expected);
+        assert_eq!(Wire::OpenAiResponses.encode_error(error), expected);
+        assert_eq!(Wire::Ollama.encode_error(error), json!({"error": error.message}));
+    };
+    use ModelErrorKind as K;
+    check(&kinds(K::Key), [401, 401], "authentication_error", ("authentication_error", json!("authentication_error")));
+    check(&kinds(K::UnknownModel), [404, 404], "not_found_error", ("invalid_request_error", json!("model_not_found")));
+    check(
+        &kinds(K::Rejected),
+        [400, 400],
+        "invalid_request_error",
+        ("invalid_request_error", json!("invalid_request_error")),
+    );
+    check(
+        &kinds(K::TooLong),
+        [400, 400],
+        "invalid_request_error",
+        ("invalid_request_error", json!("context_length_exceeded")),
+    );
+    check(&kinds(K::RateLimited), [429, 429], "rate_limit_error", ("rate_limit_error", json!("rate_limit_error")));
+    check(&kinds(K::Unavailable), [529, 503], "overloaded_error", ("server_error", json!("overloaded_error")));
+    check(&kinds(K::Broken), [502, 502], "api_error", ("server_error", json!("api_error")));
+    let status = |status: u16| ProviderError::new("", "no").with_status(status);
+    check(&status(403), [403, 403], "permission_error", ("permission_error", json!("permission_denied")));
+    check(&status(413), [413, 413], "request_too_large", ("invalid_request_error", Value::Null));
+    check(&status(500), [500, 500], "api_error", ("server_error", json!("server_error")));
+    check(&status(503), [503, 503], "api_error", ("server_error", json!("server_error")));
+    check(&status(504), [504, 504], "timeout_error", ("server_error", json!("server_error")));
+    check(&status(529), [529, 503], "overloaded_error", ("server_error", json!("server_error")));
+}
+
+#[test]
+fn a_failed_response_is_told_in_both_ways() {
+    let (mut encoder, mut bytes) = (Encoder::new(Wire::OpenAiResponses, Head::default()), Vec::new());
+    encoder.event(Event::Text { text: "a" }, &mut bytes);
+    encoder.error(&ProviderError::new("context_length_exceeded", "too long"), &mut bytes);
+    let found = events(&bytes);
+    let [.., error, failed] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(
+        (&error["type"], &error["message"], &error["error"]["message"]),
+        (&json!("error"), &json!("too long"), &json!("too long"))
+    );
+    assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
+    assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
+}
+
+#[test]
+fn thoughts_of_another_provider_are_noted() {
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "ok"}]}]});
+    let request: Request = take(Wire::Anthropic, &body, &[]).request;
+    let notes = |wire: Wire| wire.weigh(&request, &Form::default()).unwrap().len();
+    assert_eq!((notes(Wire::Anthropic), notes(Wire::OpenAiChat), notes(Wire::Bedrock)), (0, 1, 1));
+}

@@ -1,28 +1,36 @@
 //! One exchange: a client's request, asked of the model that it names, and its answer on the client's wire.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::UNIX_EPOCH;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use sabir_call::dialect::dialect;
-use sabir_call::{Draft, Event, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
+use sabir_call::{Answer as ModelAnswer, Draft, Event, ModelError, Protocol, Request, Sink, render_request};
 use sabir_wire::{Encoder, Head, Incoming, Wire};
 
 use crate::answer::{Answer, Page, Work};
 use crate::error::Refusal;
 use crate::ledger::Ledger;
-use crate::mend::{Broken, Mender};
+use crate::mend::{Diary, Mender, Next};
 use crate::note::Note;
 use crate::route::Route;
 use crate::serve::Gateway;
+
+/// The header with which a client asks for a report of what was done about its answer, and in which it gets one.
+pub(crate) const REPORT: &str = "sabir-report";
 
 /// What is known of an exchange from its start.
 pub(crate) struct Exchange {
     pub(crate) gateway: Gateway,
     pub(crate) front: Wire,
     pub(crate) ledger: Ledger,
+    /// Whether the client wants to be told what was done about the answer.
+    pub(crate) report: bool,
 }
 
 /// A request that was understood, and who is to answer it.
@@ -76,7 +84,11 @@ impl Exchange {
         };
         let answer = Answer::new(page, work).begun().await?;
         let (kind, ping) = if streamed { (front.stream_type(), ping(front)) } else { ("application/json", "") };
+        let report = answer.report();
         let mut response = Response::new(Body::new(answer.pinging(ping, limits.ping)));
+        if let Some(report) = report.and_then(|report| HeaderValue::try_from(report).ok()) {
+            response.headers_mut().insert(REPORT, report);
+        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         if streamed {
             response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -88,8 +100,13 @@ impl Exchange {
         let Asking { request, route, head } = asking;
         let encoder = Encoder::new(self.front, head);
         let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: false };
-        let failure = ask(&request, &route, &mut written).await.err().map(Refusal::Failed);
+        let tell = |note: Note<'_>| self.ledger.note(note);
+        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut written).await;
+        let failure = result.err().map(Refusal::Failed);
         let Streamed { mut encoder, begun, .. } = written;
+        if self.report && (begun || failure.is_none()) {
+            page.write(|out| out.extend_from_slice(comment(self.front, &report).as_bytes()));
+        }
         match failure {
             Some(refusal) if !begun => page.refuse(refusal),
             Some(refusal) => {
@@ -106,8 +123,13 @@ impl Exchange {
     async fn whole(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
         let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone() };
-        if let Err(error) = ask(&request, &route, &mut drafted).await {
+        let tell = |note: Note<'_>| self.ledger.note(note);
+        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut drafted).await;
+        if let Err(error) = result {
             return page.refuse(Refusal::Failed(error));
+        }
+        if self.report {
+            page.report(report);
         }
         let body = self.front.encode_whole(&head, &drafted.draft).to_string();
         page.write(|out| out.extend_from_slice(body.as_bytes()));
@@ -115,14 +137,34 @@ impl Exchange {
     }
 }
 
-/// Asks, and mends what comes.
-async fn ask<S: Sink + Send>(request: &Request, route: &Route, out: &mut S) -> Result<(), ModelError> {
-    let mut mender = Mender::new(request, route.mending, |event: Event<'_>| out.event(event));
-    route.model.answer(request, &mut mender).await?;
-    match mender.finish().1 {
-        None => Ok(()),
-        Some(Broken { message, .. }) => Err(ModelError { kind: ModelErrorKind::Format, message }),
-    }
+/// Asks, as often as the route's mending says, and mends what comes. Gives back what was done, for the client's report.
+async fn ask<S: Sink + Send>(
+    request: &Request,
+    route: &Route,
+    diary: Diary<'_>,
+    out: &mut S,
+) -> (Result<(), ModelError>, String) {
+    let mut mender = Mender::new(request, route.mending, diary, |event: Event<'_>| out.event(event));
+    let mut asked = Cow::Borrowed(request);
+    let result = loop {
+        let over = mender.over();
+        let result = listen(route.model.answer(&asked, &mut mender), &over).await;
+        match mender.ended(&asked, result) {
+            Next::Done => break Ok(()),
+            Next::Failed(error) => break Err(error),
+            Next::Ask(next) => asked = Cow::Owned(*next),
+        }
+    };
+    (result, mender.report())
+}
+
+/// Takes an answer, up to where nothing more of it is wanted: the rest is not waited for.
+async fn listen(mut answer: ModelAnswer<'_>, over: &AtomicBool) -> Result<(), ModelError> {
+    std::future::poll_fn(|context| {
+        let polled = answer.as_mut().poll(context);
+        if over.load(Ordering::Relaxed) { Poll::Ready(Ok(())) } else { polled }
+    })
+    .await
 }
 
 /// A sink that writes a stream.
@@ -157,6 +199,11 @@ impl Sink for Drafted {
         self.ledger.event(&event);
         self.draft.event(event);
     }
+}
+
+/// The report as a comment, which every reader of server-sent events skips; lines of JSON have none.
+fn comment(front: Wire, report: &str) -> String {
+    if front.stream_type() == "text/event-stream" { format!(": {REPORT} {report}\n\n") } else { String::new() }
 }
 
 /// A sign of life that clients of that wire skip; lines of JSON have none.

@@ -36,7 +36,7 @@ mod route;
 mod serve;
 mod settings;
 
-pub use mend::{Broken, Mending};
+pub use mend::Mending;
 pub use note::{Ended, Note, Quiet, Watch};
 pub use route::{Route, Routes};
 pub use serve::{Gateway, ServeError};

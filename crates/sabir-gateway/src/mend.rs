@@ -1,9 +1,39 @@
 //! What is done about calls that are not right, between the model's events and the client.
+//!
+//! The main decision: **a call reaches the client as a native one that is whole, or not at all.** What cannot be read ends the
+//! answer with an error, or is told to the model, which is asked again; it is never closed on the model's behalf. What can be read
+//! and is only not what the tool wants goes out, as it would behind a native API: the client's own validation answers it better
+//! than a gateway can, unless the model may be asked again, in which case the gates decide.
+//!
+//! | what | `heal` | `retry` |
+//! | --- | --- | --- |
+//! | a call in text or thoughts | is a call | the same |
+//! | remains of markup in words | are dropped | the same |
+//! | a call told twice | goes out once | the same |
+//! | a call too many, or where none was asked for | is dropped | the same |
+//! | a call that is cut or cannot be read | an error | the model is told; then the words alone, or the error |
+//! | an unknown tool, or arguments that the schema refuses | goes out as it is | the model is told |
+//! | no call where one was asked for | goes out as it is | the model is told |
 
 use std::fmt;
 use std::str::FromStr;
 
-use sabir_call::{Event, Request, Sink};
+use sabir_call::{Parallel, Protocol, Request, ToolChoice};
+
+mod again;
+mod attempt;
+mod diary;
+mod ending;
+mod mender;
+#[cfg(test)]
+mod tests;
+mod twin;
+mod typed;
+mod words;
+
+pub(crate) use diary::Diary;
+pub(crate) use ending::Next;
+pub(crate) use mender::Mender;
 
 /// What is done about calls that are not right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,50 +78,33 @@ impl FromStr for Mending {
     }
 }
 
-/// A call that cannot be given to the client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
-    /// What is wrong, for the client.
-    pub message: String,
-    /// What the model is told, if it is asked again.
-    pub feedback: String,
+/// What an answer is held to.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    /// Nothing is touched.
+    passes: bool,
+    /// How often the model may be asked again.
+    tries: u32,
+    choice: ToolChoice,
+    parallel: Parallel,
+    /// Whether the model was asked to call natively, so that a call in its text has leaked.
+    native: bool,
+    /// Whether markup is looked for in the text.
+    reads: bool,
 }
 
-/// A sink that sets right what can be set right, and hands everything on to `out`.
-#[derive(Debug)]
-pub(crate) struct Mender<S> {
-    out: S,
-}
-
-impl<S: Sink> Mender<S> {
-    pub(crate) fn new(_request: &Request, _mending: Mending, out: S) -> Self {
-        Self { out }
-    }
-
-    /// Ends an answer: the sink, and what cannot be given to the client.
-    pub(crate) fn finish(self) -> (S, Option<Broken>) {
-        (self.out, None)
-    }
-}
-
-impl<S: Sink> Sink for Mender<S> {
-    fn event(&mut self, event: Event<'_>) {
-        self.out.event(event);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_read_back() {
-        for mending in [Mending::Pass, Mending::Heal, Mending::Retry(1), Mending::Retry(9)] {
-            assert_eq!(mending.to_string().parse(), Ok(mending));
-        }
-        assert_eq!("retry".parse(), Ok(Mending::Retry(1)));
-        for wrong in ["", "retry 0", "retry 10", "retry x", "retry2", "heal 2", "Pass", "retries"] {
-            assert!(wrong.parse::<Mending>().is_err(), "{wrong}");
+impl Terms {
+    fn of(request: &Request, mending: Mending) -> Self {
+        let native = request.protocol == Protocol::Native;
+        let tries = if let Mending::Retry(tries) = mending { tries } else { 0 };
+        Self {
+            // A model that is taught to call in words has no calls of its own that could pass.
+            passes: mending == Mending::Pass && native,
+            tries,
+            choice: request.choice.clone(),
+            parallel: request.parallel,
+            native,
+            reads: !request.tools.is_empty() && request.choice != ToolChoice::None,
         }
     }
 }

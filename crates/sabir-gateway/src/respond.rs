@@ -12,7 +12,7 @@ use sabir_wire::Wire;
 use crate::connection::Link;
 use crate::delivery::watched;
 use crate::error::Refusal;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, REPORT};
 use crate::front;
 use crate::guard;
 use crate::ledger::Ledger;
@@ -111,7 +111,8 @@ impl Desk {
                     }
                 }
                 let body = receive::body(parts, body, limits).await?;
-                let exchange = Exchange { gateway: gateway.clone(), front: *front, ledger: ledger.clone() };
+                let report = parts.headers.get(REPORT).is_some_and(|value| value == "1");
+                let exchange = Exchange { gateway: gateway.clone(), front: *front, ledger: ledger.clone(), report };
                 return exchange.answer(path, body).await;
             }
         };

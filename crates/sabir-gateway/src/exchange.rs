@@ -18,7 +18,7 @@ use crate::error::Refusal;
 use crate::ledger::Ledger;
 use crate::mend::{Diary, Mender, Next};
 use crate::note::Note;
-use crate::route::Route;
+use crate::route::{Back, Route};
 use crate::serve::Gateway;
 
 /// The header with which a client asks for a report of what was done about its answer, and in which it gets one.
@@ -62,6 +62,7 @@ impl Exchange {
         request.model.clone_from(&route.id);
         request.protocol = route.protocol.clone();
         self.tell_taught(&request);
+        self.weigh(&request, &route)?;
         Ok((Asking { request, route, head }, streamed))
     }
 
@@ -72,6 +73,20 @@ impl Exchange {
             let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
             self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
         }
+    }
+
+    /// Tells what the provider has no words for, or refuses what may not be left out.
+    fn weigh(&self, request: &Request, route: &Route) -> Result<(), Refusal> {
+        let Some(Back { wire, form }) = &route.back else { return Ok(()) };
+        let rendered = match &request.protocol {
+            Protocol::Prompted(name) => dialect(name).map(|dialect| render_request(request, dialect)),
+            Protocol::Native => None,
+        };
+        let notes = wire.weigh(rendered.as_ref().unwrap_or(request), form).map_err(Refusal::Request)?;
+        for note in &notes {
+            self.ledger.note(Note::LeftOut { path: &note.path, what: &note.message });
+        }
+        Ok(())
     }
 
     async fn begin(self, asking: Asking, streamed: bool) -> Result<Response, Refusal> {

@@ -38,6 +38,6 @@ mod settings;
 
 pub use mend::Mending;
 pub use note::{Ended, Note, Quiet, Watch};
-pub use route::{Route, Routes};
+pub use route::{Back, Route, Routes};
 pub use serve::{Gateway, ServeError};
 pub use settings::{Limits, Settings};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sabir_call::{Model, Protocol};
+use sabir_wire::{Form, Wire};
 
 use crate::error::Refusal;
 use crate::mend::Mending;
@@ -20,6 +21,17 @@ pub struct Route {
     pub protocol: Protocol,
     /// What is done about calls that are not right.
     pub mending: Mending,
+    /// What its provider speaks, if that is known: then what the provider has no words for is told or refused before it is asked.
+    pub back: Option<Back>,
+}
+
+/// What a provider speaks.
+#[derive(Debug, Clone)]
+pub struct Back {
+    /// The wire.
+    pub wire: Wire,
+    /// What its requests need beyond the wire.
+    pub form: Form,
 }
 
 /// The models that clients can name.

@@ -81,6 +81,11 @@ await guarded("responses text", async () => {
 for (const [model, expected] of [["call", CALL], ["calls", CALLS], ["empty", [["call_1", "now", {}]]]]) {
   await guarded(`responses ${model}`, async () => check(`responses ${model}`, items(await response(model)), expected));
 }
+await guarded("responses freeform", async () => {
+  const done = await chat.responses.stream({ model: "patch", input: "go", tools: [{ type: "custom", name: "apply_patch" }] }).finalResponse();
+  const found = done.output.filter((i) => i.type === "custom_tool_call").map((i) => [i.call_id, i.name, i.input]);
+  check("responses freeform", found, [["call_1", "apply_patch", '*** Begin Patch\n+ü "x"\n']]);
+});
 await guarded("responses error", async () => {
   const error = await response("error").then(() => null, (error) => error);
   check("responses error", error !== null, true);

@@ -29,6 +29,8 @@ def cases(address, check):
         check("chat text", done.choices[0].message.content, WORDS)
         check("chat stop", done.choices[0].finish_reason, "stop")
         check("chat usage", (done.usage.prompt_tokens, done.usage.completion_tokens), (12, 5))
+        quiet = client.chat.completions.create(**user("text"), stream=True)
+        check("chat usage unasked", [chunk.usage for chunk in quiet if chunk.usage], [])
         whole = client.chat.completions.create(**user("text"))
         check("chat whole text", whole.choices[0].message.content, WORDS)
 

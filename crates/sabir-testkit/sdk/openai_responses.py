@@ -34,6 +34,21 @@ def cases(address, check):
             whole = client.responses.create(model=model, input="go")
             check(f"responses whole {model}", calls(whole), with_ids(expected))
 
+    def freeform():
+        """A tool whose input is text: its call is an item of its own kind."""
+        custom = {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}}
+        expected = [("call_1", "apply_patch", '*** Begin Patch\n+ü "x"\n')]
+
+        def found(response):
+            return [(i.call_id, i.name, i.input) for i in response.output if i.type == "custom_tool_call"]
+
+        with client.responses.stream(model="patch", input="go", tools=[custom]) as stream:
+            pieces = "".join(e.delta for e in stream if e.type == "response.custom_tool_call_input.delta")
+            check("responses freeform", found(stream.get_final_response()), expected)
+        check("responses freeform pieces", pieces, expected[0][2])
+        whole = client.responses.create(model="patch", input="go", tools=[custom])
+        check("responses whole freeform", found(whole), expected)
+
     def thinking():
         done = ask("thinking")
         thoughts = [part.text for item in done.output if item.type == "reasoning" for part in item.summary]
@@ -51,4 +66,4 @@ def cases(address, check):
             last = event
         check("responses limit", (last.type, last.response.incomplete_details.reason), ("response.incomplete", "max_output_tokens"))
 
-    return [text, call, thinking, errors]
+    return [text, call, freeform, thinking, errors]

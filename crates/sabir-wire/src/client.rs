@@ -6,7 +6,7 @@ use std::time::Duration;
 use sabir_call::{Request, ToolChoice};
 use serde_json::{Map, Value};
 
-use crate::native;
+use crate::native::{self, Spaced};
 
 /// A request that a client sent, read back.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Wants {
     pub counts: Counts,
     /// The tools whose calls hold one text and no JSON.
     pub freeform: Vec<String>,
+    /// The tools of namespaces, whose calls name both.
+    pub spaced: Vec<Spaced>,
     /// The text that ends the answer, where there is only one: then it is known which one did.
     pub stop: Option<String>,
     /// What the response repeats of the request.

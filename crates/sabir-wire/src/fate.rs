@@ -56,3 +56,55 @@ fn says_nothing(value: &Value) -> bool {
         Value::Bool(true) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{anthropic, ollama, openai_chat, openai_responses};
+
+    #[test]
+    fn the_document_names_every_member() {
+        let document = include_str!("../../../docs/translation.md");
+        let fronts = [
+            (anthropic::NAME, anthropic::incoming::MEMBERS),
+            (openai_chat::NAME, openai_chat::incoming::MEMBERS),
+            (openai_responses::NAME, openai_responses::incoming::MEMBERS),
+            (ollama::NAME, ollama::incoming::MEMBERS),
+        ];
+        for (name, members) in fronts {
+            let start = document.find(&format!("\n`{name}`: ")).unwrap_or_else(|| panic!("no paragraph of {name}"));
+            let paragraph = document[start + 1..].split("\n\n").next().unwrap_or_default();
+            // Four sentences: what is read, what says nothing, what is left out, what is refused.
+            let sentence = |word: &str| {
+                let text = paragraph.replace('\n', " ");
+                let found: Vec<_> = text.split(". ").filter(|it| it.contains(word)).map(str::to_owned).collect();
+                found.join(" ")
+            };
+            for (member, fate) in members {
+                let word = match fate {
+                    Fate::Read => "read",
+                    Fate::Harmless => "nothing here",
+                    Fate::LeftOut(_) => "left out",
+                    Fate::Refused(_) => "refused",
+                };
+                assert!(sentence(word).contains(&format!("`{member}`")), "{name}: `{member}` is {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_is_not_refused() {
+        let members: &Members = &[("no", Fate::Refused("x")), ("old", Fate::LeftOut("y")), ("ok", Fate::Read)];
+        let look = |body: Value| {
+            let mut notes = Vec::new();
+            survey(&Field::root(&body), members, &mut notes).map(|()| notes.len())
+        };
+        for nothing in [json!(null), json!(false), json!(0), json!(""), json!([]), json!({})] {
+            assert_eq!(look(json!({"no": nothing, "old": nothing, "unknown": nothing, "ok": 1})), Ok(0));
+        }
+        assert_eq!(look(json!({"old": 1, "unknown": [1]})), Ok(2));
+        assert_eq!(look(json!({"no": true})).map_err(|error| error.path), Err("no".to_owned()));
+    }
+}

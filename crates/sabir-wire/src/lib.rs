@@ -62,6 +62,7 @@ mod wishes;
 
 pub use client::{Counts, Head, Incoming, Note, RequestError, Wants};
 pub use failure::{MAX_WORDS, ProviderError, classify};
+pub use native::Spaced;
 pub use replay::{pieces, play};
 pub use response::{BodyForm, Close, Decoder, Report};
 pub use wire::{Encoder, Form, Wire};

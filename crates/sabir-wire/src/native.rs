@@ -17,8 +17,24 @@ pub(crate) enum Kind {
     Freeform,
     /// The client runs it, and nobody but the provider's models knows its arguments.
     Client,
+    /// A namespace: its tools are on offer as well, each under both names.
+    Space,
     /// The provider runs it.
     Server,
+}
+
+/// Stands between the name of a namespace and that of a tool in it, where a tool has one name only.
+const BETWEEN: &str = "__";
+
+/// A tool of a namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spaced {
+    /// The one name under which it is offered.
+    pub offered: String,
+    /// The namespace.
+    pub space: String,
+    /// Its name there.
+    pub name: String,
 }
 
 /// How the types of tools begin that a client runs, though they have no schema.
@@ -36,8 +52,10 @@ const CLIENT: [(&str, &str); 8] = [
 /// What kind of tool that is.
 pub(crate) fn kind(tool: &Opaque) -> Kind {
     let word = word(tool);
-    if word == "custom" {
-        return Kind::Freeform;
+    match word {
+        "custom" => return Kind::Freeform,
+        "namespace" => return Kind::Space,
+        _ => {}
     }
     let client = CLIENT.iter().any(|(wire, start)| tool.wire == *wire && word.starts_with(start));
     if client { Kind::Client } else { Kind::Server }
@@ -61,6 +79,27 @@ pub(crate) fn of<'r>(request: &'r Request, wire: &'r str) -> impl Iterator<Item 
 /// The names of the tools whose input is text.
 pub(crate) fn freeform(request: &Request, wire: &str) -> Vec<String> {
     of(request, wire).filter(|tool| kind(tool) == Kind::Freeform).filter_map(name).map(str::to_owned).collect()
+}
+
+/// The one name of a tool of a namespace.
+pub(crate) fn joined(space: &str, name: &str) -> String {
+    if space.is_empty() { name.to_owned() } else { format!("{space}{BETWEEN}{name}") }
+}
+
+/// The tools of namespaces.
+pub(crate) fn spaced(request: &Request, wire: &str) -> Vec<Spaced> {
+    let mut found = Vec::new();
+    for tool in of(request, wire).filter(|tool| kind(tool) == Kind::Space) {
+        let space = name(tool).unwrap_or_default();
+        let inside = tool.data.get("tools").and_then(Value::as_array).into_iter().flatten();
+        let names = inside.filter_map(|tool| tool.get("name").and_then(Value::as_str));
+        found.extend(names.map(|name| Spaced {
+            offered: joined(space, name),
+            space: space.to_owned(),
+            name: name.to_owned(),
+        }));
+    }
+    found
 }
 
 /// The schema of a tool whose input is text.

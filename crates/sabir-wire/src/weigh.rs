@@ -42,7 +42,7 @@ impl Scale<'_> {
         for tool in request.wishes.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
             let (word, wire) = (native::word(tool), &tool.wire);
             match native::kind(tool) {
-                Kind::Freeform => {}
+                Kind::Freeform | Kind::Space => {}
                 Kind::Client => {
                     let what =
                         format!("`{word}` has no schema, and only models of {wire} know it: offer it as a function");

@@ -180,7 +180,7 @@ pub(crate) fn unsaid(request: &Request, form: &Form, said: &Said, wire: &str) ->
     };
     let note = |wish: Wish| {
         let place = said.places.iter().any(|(known, _)| *known == wish);
-        let why = if place { "takes none in such a request" } else { "has no word for it" };
+        let why = if place { "does not take this one here" } else { "has no word for it" };
         Note::new(wish.name(), format!("{wire} {why}; left out"))
     };
     Wish::ALL.into_iter().filter(unsaid).map(note).collect()

@@ -55,6 +55,7 @@ use etcetera::BaseStrategy;
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
+use sabir_wire::{Form, Wire};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -301,6 +302,11 @@ impl Chosen {
     pub(crate) fn plain(&self) -> HttpModel {
         let Reached { provider, deadlines, retries, .. } = self.reached.clone();
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+    }
+
+    /// What its provider speaks.
+    pub(crate) fn spoken(&self) -> (Wire, Form) {
+        (self.reached.provider.wire, self.reached.provider.form.clone())
     }
 
     /// Whether a key that is refused is fetched anew.

@@ -6,7 +6,7 @@ use sabir_call::{
     render_request,
 };
 use sabir_check::Checker;
-use sabir_wire::{Close, Decoder, Form, Wire};
+use sabir_wire::{Close, Decoder, Form, Note, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -106,7 +106,7 @@ pub(crate) fn decode(arguments: &DecodeArguments) -> Result<Exit, Failure> {
 /// `sabir wire encode`.
 pub(crate) fn encode(arguments: &EncodeArguments) -> Result<Exit, Failure> {
     let wire = wire_of(&arguments.wire)?;
-    let mut request = read_request(arguments)?;
+    let (mut request, mut notes) = read_request(arguments)?;
     if let Some(model) = &arguments.model {
         request.model.clone_from(model);
     }
@@ -121,6 +121,10 @@ pub(crate) fn encode(arguments: &EncodeArguments) -> Result<Exit, Failure> {
         thought_field: arguments.thought_field.clone(),
         ..Form::default()
     };
+    notes.extend(wire.weigh(&request, &form).map_err(|error| Failure::usage(format!("{}, {error}", wire.name())))?);
+    for note in &notes {
+        print::err(&format!("note: {note}\n"));
+    }
     let body = wire.encode_request(&request, &form);
     let path = wire.endpoint(&request.model, form.streamed);
     if arguments.output == Whole::Text {
@@ -145,13 +149,15 @@ fn head_in_words(wire: Wire, path: &str) -> String {
     text + "\n"
 }
 
-/// The request on standard input: neutral, or as a client of another wire wrote it.
-fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
+/// The request on standard input: neutral, or as a client of another wire wrote it. What is not in it, as far as that was
+/// written.
+fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<Note>), Failure> {
     let bytes = standard_input()?;
     if let Some(name) = &arguments.from {
         let from = wire_of(name)?;
         let incoming = from.decode_request("", &bytes);
-        return Ok(incoming.map_err(|error| Failure::usage(format!("standard input, {error}")))?.request);
+        let incoming = incoming.map_err(|error| Failure::usage(format!("standard input, {error}")))?;
+        return Ok((incoming.request, incoming.notes));
     }
     let neutral: Neutral = serde_json::from_slice(&bytes).map_err(|error| {
         Failure::usage(format!(
@@ -161,7 +167,7 @@ fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
     })?;
     misplaced(&neutral.messages).map_err(Failure::usage)?;
     let tools = ToolSet::new(neutral.tools).map_err(|error| Failure::usage(format!("tools: {error}")))?;
-    Ok(Request {
+    let request = Request {
         model: neutral.model,
         system: neutral.system,
         messages: neutral.messages,
@@ -173,7 +179,8 @@ fn read_request(arguments: &EncodeArguments) -> Result<Request, Failure> {
         sampling: Sampling { temperature: neutral.temperature, stop: neutral.stop, ..Sampling::default() },
         thinking: neutral.thinking,
         ..Request::default()
-    })
+    };
+    Ok((request, Vec::new()))
 }
 
 /// Finds parts that no wire has a place for in a message of that role: they would be left out without a word.

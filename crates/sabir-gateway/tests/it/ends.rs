@@ -180,3 +180,16 @@ async fn models_can_be_replaced_under_a_stream() {
     let (got, ()) = tokio::join!(streaming, replace);
     assert_eq!(got.read(Wire::Anthropic).0.calls().count(), 1, "{}", got.text());
 }
+
+#[tokio::test]
+async fn what_the_provider_has_no_words_for_is_refused_or_left_out() {
+    let town = Town::new(Script::by(|_, _| Reply::text("hello"))).await;
+    let mut asked = body(Wire::Anthropic, "x", true);
+    asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
+    let got = town.ask("/v1/messages", &asked).await;
+    assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")), "{got:?}");
+    assert!(town.provider.requests().is_empty());
+    let mut asked = body(Wire::Anthropic, "x", true);
+    asked["top_k"] = json!(5);
+    assert_eq!(town.ask("/v1/messages", &asked).await.status, 200);
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
 use sabir_call::{Draft, Protocol};
-use sabir_gateway::{Gateway, Limits, Mending, Note, Route, Routes, Settings, Watch};
+use sabir_gateway::{Back, Gateway, Limits, Mending, Note, Route, Routes, Settings, Watch};
 use sabir_model::{Callers, HttpModel, Provider, Retries, Secret};
 use sabir_testkit::{Script, ScriptedProvider};
 use sabir_wire::{Close, Decoder, Report, Wire};
@@ -98,8 +98,15 @@ pub(crate) fn route(provider: &ScriptedProvider) -> Route {
     let wire = Wire::OpenAiChat;
     let reached =
         Provider::new("scripted", wire, provider.base_url(wire), Some(Secret::new("sk-secret-of-the-provider")));
+    let form = reached.form.clone();
     let model = HttpModel::new(reached).callers(Callers::Many).retries(Retries { limit: 0, ..Retries::default() });
-    Route { model: Arc::new(model), id: "behind".to_owned(), protocol: Protocol::Native, mending: Mending::Heal }
+    Route {
+        model: Arc::new(model),
+        id: "behind".to_owned(),
+        protocol: Protocol::Native,
+        mending: Mending::Heal,
+        back: Some(Back { wire, form }),
+    }
 }
 
 pub(crate) fn settings() -> Settings {

@@ -145,9 +145,11 @@ fn content(content: &Field<'_>, history: &History) -> Result<Vec<Part>, RequestE
             }
             "tool_result" => parts.push(result(&block, history)?),
             "thinking" => {
-                let data = json!({"type": "thinking", "signature": block.get("signature").text_or_empty()?});
-                let text = block.get("thinking").text()?.to_owned();
-                parts.push(Part::Thought { text, opaque: Some(Opaque { wire: NAME.to_owned(), data }) });
+                let signature = block.get("signature").text_or_empty()?;
+                // What another provider thought came without one, and its own refuses it like that.
+                let data = json!({"type": "thinking", "signature": signature});
+                let opaque = (!signature.is_empty()).then(|| Opaque { wire: NAME.to_owned(), data });
+                parts.push(Part::Thought { text: block.get("thinking").text()?.to_owned(), opaque });
             }
             "document" => parts.push(document(&block)?),
             "container_upload" => return Err(block.get("type").wrong("a block that holds its content")),

@@ -51,6 +51,8 @@ struct OpenCall {
     place: Place,
     call_id: String,
     name: String,
+    /// The namespace of the tool.
+    space: Option<String>,
     arguments: Written,
     text: String,
 }
@@ -129,10 +131,14 @@ impl OpenCall {
                 "name": self.name, "input": self.text,
             });
         }
-        json!({
+        let mut item = json!({
             "id": self.place.id, "type": "function_call", "status": status, "call_id": self.call_id,
             "name": self.name, "arguments": self.text,
-        })
+        });
+        if let (Some(space), Some(item)) = (&self.space, item.as_object_mut()) {
+            item.insert("namespace".to_owned(), json!(space));
+        }
+        item
     }
 }
 
@@ -245,8 +251,10 @@ impl Answer {
         let freeform = self.head.wants.freeform.iter().any(|known| known == name);
         let place = self.place(if freeform { "ctc" } else { "fc" }, out);
         let call_id = self.head.call_id(id, index);
+        let spaced = self.head.wants.spaced.iter().find(|tool| tool.offered == name);
+        let (space, name) = spaced.map_or((None, name), |tool| (Some(tool.space.clone()), tool.name.as_str()));
         let (name, arguments, text) = (name.to_owned(), Written::new(freeform), String::new());
-        let call = OpenCall { index, place, call_id, name, arguments, text };
+        let call = OpenCall { index, place, call_id, name, space, arguments, text };
         self.added(call.place.index, call.item("in_progress"), out);
         self.calls.push(call);
     }

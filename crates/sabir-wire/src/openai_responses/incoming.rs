@@ -3,7 +3,7 @@
 //! # Supported
 //! `input` as a string or as items: messages of every role, function calls and custom tools' calls with their outputs,
 //! reasoning. Encrypted reasoning and items of any other type are kept as opaque state of this wire. A custom tool's call
-//! has one argument, `input`. Tools of the provider's own are kept as this wire has them, and files as opaque state.
+//! has one argument, `input`. The functions of a namespace are tools with both names in one. Tools of the provider's own are kept as this wire has them, and files as opaque state.
 //!
 //! # Unsupported
 //! Whatever lies with the provider (`previous_response_id`, `conversation`, `prompt`, `item_reference`, images by their
@@ -112,7 +112,12 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     wishes::read(&body, SAID.places, &mut request)?;
     let echo = ECHOED.iter().map(|key| ((*key).to_owned(), body.get(key).value.clone()));
     let echo = echo.filter(|(_, value)| !value.is_null()).collect();
-    let wants = Wants { freeform: native::freeform(&request, NAME), echo, ..Wants::default() };
+    let wants = Wants {
+        freeform: native::freeform(&request, NAME),
+        spaced: native::spaced(&request, NAME),
+        echo,
+        ..Wants::default()
+    };
     Incoming { wants, notes, ..Incoming::new(request, body.get("stream").is_true()) }.agreed()
 }
 
@@ -184,7 +189,8 @@ impl Reading {
     }
 
     fn call(&mut self, item: &Field<'_>, arguments: Map<String, Value>) -> Result<(), RequestError> {
-        let part = call(item.get("call_id").text()?, item.get("name").text()?, arguments);
+        let name = native::joined(item.get("namespace").text_or_empty()?, item.get("name").text()?);
+        let part = call(item.get("call_id").text()?, &name, arguments);
         self.history.push(Role::Assistant, vec![part]);
         Ok(())
     }
@@ -224,14 +230,27 @@ fn kept(data: Value) -> Opaque {
     Opaque { wire: NAME.to_owned(), data }
 }
 
-/// A function, a tool whose input is text, or one of the provider's own, of which no function is made.
-fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<Option<ToolSpec>, RequestError> {
+/// A function, the functions of a namespace, a tool whose input is text, or one of the provider's own, of which no function
+/// is made.
+fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<Vec<ToolSpec>, RequestError> {
     let kind = tool.get("type").text()?;
     if kind == "function" {
-        return function(tool, wishes).map(Some);
+        return Ok(vec![function(tool, wishes)?]);
     }
     wishes.native.push(kept(tool.value.clone()));
-    Ok(if kind == "custom" { Some(freeform(tool)?) } else { None })
+    match kind {
+        "custom" => Ok(vec![freeform(tool)?]),
+        "namespace" => {
+            let space = tool.get("name").text()?;
+            let inside = tool.get("tools").items()?;
+            let functions = inside.iter().filter(|tool| tool.get("type").value == "function");
+            // Whether one is strict is told with its namespace.
+            let spec = |tool: &Field<'_>| function(tool, &mut Wishes::default());
+            let spaced = |spec: ToolSpec| ToolSpec { name: native::joined(space, &spec.name), ..spec };
+            functions.map(|tool| spec(tool).map(spaced)).collect()
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// A tool whose input is text: a function of one argument, with its grammar told in words.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{NAME, SAID};
 use crate::anthropic::request::{closed, is_strict};
 use crate::identifier::short;
-use crate::native;
+use crate::native::{self, Spaced};
 use crate::openai_chat::request::UNNAMED;
 use crate::thinking;
 use crate::wire::Form;
@@ -29,7 +29,9 @@ pub(crate) fn encode(request: &Request, form: &Form) -> Value {
         body.insert("instructions".to_owned(), json!(request.system));
     }
     let freeform = native::freeform(request, NAME);
-    body.insert("input".to_owned(), input(&request.messages, &freeform));
+    let mut items = input(&request.messages, &freeform);
+    place(&mut items, &native::spaced(request, NAME));
+    body.insert("input".to_owned(), Value::Array(items));
     let tools = tools(request);
     if !tools.is_empty() {
         body.insert("tools".to_owned(), Value::Array(tools));
@@ -78,7 +80,11 @@ fn format(format: &Format) -> Option<Value> {
 
 /// The tools on offer and those of the provider's own, which replace one of their name.
 fn tools(request: &Request) -> Vec<Value> {
-    let own = |name: &str| native::of(request, NAME).any(|tool| native::name(tool) == Some(name));
+    let spaced = native::spaced(request, NAME);
+    let own = |name: &str| {
+        native::of(request, NAME).any(|tool| native::name(tool) == Some(name))
+            || spaced.iter().any(|tool| tool.offered == name)
+    };
     let mut tools: Vec<_> =
         request.tools.iter().filter(|spec| !own(&spec.name)).map(|spec| tool(spec, is_strict(request, spec))).collect();
     tools.extend(native::of(request, NAME).map(|tool| tool.data.clone()));
@@ -86,7 +92,7 @@ fn tools(request: &Request) -> Vec<Value> {
 }
 
 /// `freeform`: the tools whose input is text.
-fn input(history: &[Message], freeform: &[String]) -> Value {
+fn input(history: &[Message], freeform: &[String]) -> Vec<Value> {
     let mut items = Vec::new();
     for message in history {
         match message.role {
@@ -94,7 +100,18 @@ fn input(history: &[Message], freeform: &[String]) -> Value {
             Role::Assistant => assistant(message, freeform, &mut items),
         }
     }
-    Value::Array(items)
+    items
+}
+
+/// Gives calls of tools of a namespace their two names.
+fn place(items: &mut [Value], spaced: &[Spaced]) {
+    for item in items.iter_mut().filter(|item| is(item, "function_call")) {
+        let known = spaced.iter().find(|tool| item.get("name").is_some_and(|name| *name == tool.offered));
+        if let (Some(known), Some(item)) = (known, item.as_object_mut()) {
+            item.insert("name".to_owned(), json!(known.name));
+            item.insert("namespace".to_owned(), json!(known.space));
+        }
+    }
 }
 
 fn user(message: &Message, freeform: &[String], items: &mut Vec<Value>) {

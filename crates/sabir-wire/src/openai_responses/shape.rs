@@ -52,6 +52,8 @@ pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     pub(super) name: Text<'a>,
     #[serde(borrow, default)]
+    pub(super) namespace: Text<'a>,
+    #[serde(borrow, default)]
     pub(super) arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) input: Text<'a>,

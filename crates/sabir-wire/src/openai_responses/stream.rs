@@ -31,6 +31,7 @@ use super::told::{Heard, Told};
 use crate::calls::NativeCall;
 use crate::failure::ProviderError;
 use crate::loose::Maybe;
+use crate::native::joined;
 use crate::openai_chat::stream::argument_text;
 use crate::response::{Calls, Close, Kept, Reader, Status, cut_of, reported, say, too_much, unreadable};
 
@@ -245,7 +246,7 @@ impl Stream {
         if call.id.is_empty() {
             call.id.push_str(item.call_id.as_str());
         }
-        call.set_name(item.name.as_str(), &mut self.calls.next, out);
+        call.set_name(&joined(item.namespace.as_str(), item.name.as_str()), &mut self.calls.next, out);
         let arguments = item.arguments.map(|raw| argument_text(raw.get())).unwrap_or_default();
         told.all(call, if told.custom { item.input.as_str() } else { &arguments }, out);
     }

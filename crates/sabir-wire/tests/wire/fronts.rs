@@ -98,6 +98,8 @@ fn codex_is_understood() {
         "service_tier": "priority", "client_metadata": {"x": "y"},
         "tools": [
             {"type": "function", "name": "exec_command", "description": "Runs.", "strict": false, "parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}}},
+            {"type": "namespace", "name": "mcp__docs", "description": "Documents.", "tools": [
+                {"type": "function", "name": "find", "strict": false, "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}}]},
             patch, {"type": "web_search", "external_web_access": false},
         ],
         "input": [
@@ -106,8 +108,10 @@ fn codex_is_understood() {
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": null, "encrypted_content": "gAAA"},
             {"type": "function_call", "name": "exec_command", "arguments": "{\"cmd\":\"ls\"}", "call_id": "call_1"},
             {"type": "custom_tool_call", "status": "completed", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin Patch"},
+            {"type": "function_call", "name": "find", "namespace": "mcp__docs", "arguments": "{}", "call_id": "call_3"},
             {"type": "function_call_output", "call_id": "call_1", "output": "a.rs"},
             {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Success."},
+            {"type": "function_call_output", "call_id": "call_3", "output": "none"},
         ],
     });
     let incoming = take(Wire::OpenAiResponses, &body, &[]);
@@ -125,18 +129,32 @@ fn codex_is_understood() {
     }
     // Back to where it came from, every item is what it was.
     let again = Wire::OpenAiResponses.encode_request(request, &Form::default());
-    let kinds: Vec<_> = again["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
-    let expected = [
-        "message",
-        "reasoning",
-        "function_call",
-        "custom_tool_call",
-        "function_call_output",
-        "custom_tool_call_output",
-    ];
-    assert_eq!(kinds, expected);
-    assert_eq!(again["tools"].as_array().unwrap().iter().filter(|tool| **tool == patch).count(), 1);
+    let items = again["input"].as_array().unwrap();
+    let kinds: Vec<_> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let [call, text] = ["function_call", "custom_tool_call"];
+    let [output, said] = ["function_call_output", "custom_tool_call_output"];
+    assert_eq!(kinds, ["message", "reasoning", call, text, call, output, said, output]);
+    assert_eq!((&items[4]["namespace"], &items[4]["name"]), (&json!("mcp__docs"), &json!("find")));
+    let mut types: Vec<_> =
+        again["tools"].as_array().unwrap().iter().map(|tool| tool["type"].as_str().unwrap()).collect();
+    types.sort_unstable();
+    assert_eq!(types, ["custom", "function", "namespace", "web_search"]);
+    assert!(again["tools"].as_array().unwrap().contains(&patch));
     assert_eq!((&again["text"]["verbosity"], &again["service_tier"]), (&json!("low"), &json!("priority")));
+    // Elsewhere a tool has one name; its call comes back with both.
+    let chat = Wire::OpenAiChat.encode_request(request, &Form::default());
+    assert_eq!(chat["messages"][2]["tool_calls"][2]["function"]["name"], "mcp__docs__find");
+    assert!(request.tools.offers("mcp__docs__find"));
+    let found = streamed(Wire::OpenAiResponses, incoming.head("r", 0), |sink| {
+        called("mcp__docs__find", ArgForm::String, false, sink);
+    });
+    let item = &found.last().unwrap()["response"]["output"][0];
+    assert_eq!((&item["namespace"], &item["name"]), (&json!("mcp__docs"), &json!("find")));
+    let body: String = found.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    decoder.push(body.as_bytes(), &mut draft);
+    decoder.finish(Close::Clean, &mut draft);
+    assert_eq!(draft.calls().next().unwrap().name, "mcp__docs__find");
 }
 
 #[test]
@@ -432,6 +450,12 @@ fn thoughts_of_another_provider_are_noted() {
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "ok"}]}]});
     let request: Request = take(Wire::Anthropic, &body, &[]).request;
-    let notes = |wire: Wire| wire.weigh(&request, &Form::default()).unwrap().len();
-    assert_eq!((notes(Wire::Anthropic), notes(Wire::OpenAiChat), notes(Wire::Bedrock)), (0, 1, 1));
+    let notes = |wire: Wire, request: &Request| wire.weigh(request, &Form::default()).unwrap().len();
+    assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Bedrock].map(|wire| notes(wire, &request)), [0, 1, 1]);
+    // Unsigned ones are another provider's: nobody takes their signature, and some have a place for the words.
+    let body = body.to_string().replace("\"signature\":\"s\"", "\"signature\":\"\"");
+    let request = Wire::Anthropic.decode_request("", body.as_bytes()).unwrap().request;
+    assert_eq!([Wire::Anthropic, Wire::OpenAiChat, Wire::Ollama].map(|wire| notes(wire, &request)), [1, 1, 0]);
+    let form = Form { thought_field: Some("reasoning_content".into()), ..Form::default() };
+    assert_eq!(Wire::OpenAiChat.weigh(&request, &form), Ok(Vec::new()));
 }

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sabir_call::redact;
 use sabir_gateway::{Ended, Note, Watch};
 use serde_json::json;
 
@@ -98,12 +99,12 @@ fn line(id: &str, ended: &Ended<'_>) -> String {
     if let Some(first) = ended.first {
         line.push_str(&format!(" first {}", milliseconds(first)));
     }
-    line.push_str(&format!(" {} bytes {} calls", ended.bytes, ended.calls));
+    line.push_str(&format!(" {} bytes {}", ended.bytes, print::counted(ended.calls as usize, "call")));
     let tokens = |name: &str, count: Option<u64>| count.map_or(String::new(), |count| format!(" {name} {count}"));
     line.push_str(&tokens("in", ended.usage.input));
     line.push_str(&tokens("out", ended.usage.output));
     match ended.error {
-        Some(error) => line.push_str(&format!(" error: {error}")),
+        Some(error) => line.push_str(&format!(" error: {}", redact::text(error))),
         None if !ended.whole => line.push_str(" left"),
         None => {}
     }
@@ -112,11 +113,16 @@ fn line(id: &str, ended: &Ended<'_>) -> String {
 
 fn object(id: &str, ended: &Ended<'_>) -> serde_json::Value {
     json!({
-        "id": id, "front": ended.front.map(|wire| wire.name()), "model": ended.model, "status": ended.status,
+        "time": now(), "id": id, "front": ended.front.map(|wire| wire.name()), "model": ended.model, "status": ended.status,
         "whole": ended.whole, "took_ms": ended.took.as_millis(), "first_ms": ended.first.map(|first| first.as_millis()),
         "bytes": ended.bytes, "calls": ended.calls, "input_tokens": ended.usage.input,
-        "output_tokens": ended.usage.output, "error": ended.error,
+        "output_tokens": ended.usage.output, "error": ended.error.map(redact::text),
     })
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn milliseconds(time: Duration) -> String {

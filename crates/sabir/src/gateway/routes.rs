@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sabir_gateway::{Mending, Route, Routes};
+use sabir_gateway::{Back, Mending, Route, Routes};
 use sabir_model::{Callers, Reads, Secret};
 use sabir_wire::Wire;
 
@@ -109,7 +109,8 @@ fn route(chosen: &Chosen, protocol: Option<&str>, mending: Mending) -> Result<Ro
     let protocol = task::protocol(protocol, None, chosen)?;
     let reads = if mending == Mending::Pass { Reads::Nothing } else { Reads::Text };
     let model = chosen.model(move |model| model.callers(Callers::Many).reads(reads));
-    Ok(Route { model: Arc::new(model), id: chosen.id.clone(), protocol, mending })
+    let (wire, form) = chosen.spoken();
+    Ok(Route { model: Arc::new(model), id: chosen.id.clone(), protocol, mending, back: Some(Back { wire, form }) })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! comma that must stand before a rest that is no strict JSON.
 
 use sabir_call::{ArgForm, DraftArgument, Span, ToolSpec};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::coerce::{self, Reading};
@@ -30,7 +31,7 @@ use crate::validate::refused;
 pub enum Passage {
     /// As a string, piece by piece.
     Text,
-    /// As the JSON that it is, piece by piece.
+    /// As the JSON that it is, piece by piece, as long as that is strict JSON: the parsers do not look at it closely.
     Json,
     /// When its text is whole: the value depends on it.
     Whole,
@@ -43,6 +44,8 @@ pub enum Typed {
     Value(Value, Vec<&'static str>),
     /// What is written: JSON for an argument that came as such, else a string. That the schema refuses it is not said here.
     AsWritten,
+    /// It came as JSON, and is none that a rule could read.
+    Unreadable,
     /// Nothing: the argument is read as left out, by this rule.
     LeftOut(&'static str),
 }
@@ -107,6 +110,7 @@ impl Checker {
         match read(types) {
             Ok(Reading { value, rules }) if rules.is_empty() && is_written(form, text, &value) => Typed::AsWritten,
             Ok(Reading { value, rules }) => Typed::Value(value, rules),
+            Err(_) if form == ArgForm::Json && serde_json::from_str::<IgnoredAny>(text).is_err() => Typed::Unreadable,
             Err(_) => Typed::AsWritten,
         }
     }
@@ -215,6 +219,9 @@ mod tests {
         check("count", Json, "123456789012345678901234567890", Typed::AsWritten);
         check("count", Json, "null", Typed::LeftOut("null_argument"));
         check("path", Json, "null", Typed::AsWritten);
+        check("count", Json, "oops", Typed::Unreadable);
+        check("list", Json, "[1,]", value(json!([1]), &["trailing_comma"]));
+        check("list", Json, r#"[{"a": 1, "a": 2}]"#, Typed::AsWritten);
         check("all", Raw, "True", value(json!(true), &[]));
         check("list", String, "[\"a\"]", value(json!(["a"]), &["double_encoding"]));
         check("list", Raw, "<i>a</i><i>b</i>", value(json!(["a", "b"]), &[]));

@@ -25,6 +25,7 @@ mod attempt;
 mod diary;
 mod ending;
 mod mender;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod twin;

@@ -9,7 +9,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::typed::OPENING;
+use super::typed::{LONG, OPENING};
 use super::{Diary, Mender, Mending, Next};
 use crate::note::Note;
 
@@ -227,6 +227,8 @@ fn names_and_values_are_set_right() {
     check(r#"{"path": "a", "count": null}"#, r#"{"path":"a"}"#, "null_argument=1, ");
     check(r#"{"path": "a", "list": "[\"x\"]"}"#, r#"{"path":"a","list":["x"]}"#, "double_encoding=1, ");
     check(r#"{"path": "a", "list": [ "x", 1]}"#, r#"{"path":"a","list":["x",1]}"#, "");
+    check(r#"{"path": "a", "list": ["x",]}"#, r#"{"path":"a","list":["x"]}"#, "trailing_comma=1, ");
+    check(r#"{"path": "a", "all": True}"#, r#"{"path":"a","all":true}"#, "python_literal=1, ");
     check(r#"{"path": "a",}"#, r#"{"path":"a"}"#, "trailing_comma=1, ");
     check("{'path': 'a', 'count': 3}", r#"{"path":"a","count":3}"#, "single_quotes=1, ");
     check(r#""{\"path\": \"a\"}""#, r#"{"path":"a"}"#, "double_encoding=1, ");
@@ -234,11 +236,38 @@ fn names_and_values_are_set_right() {
     check(r#"{"path": 1, "count": "many"}"#, r#"{"path":1,"count":"many"}"#, "");
     check(r#"{"other": true}"#, r#"{"other":true}"#, "");
     // What cannot be read never gets its closing bracket.
-    for arguments in [r#"{"path": "a", oops}"#, r#"{"path": "a", "path": "b"}"#, "oops"] {
+    for arguments in [
+        r#"{"path": "a", oops}"#,
+        r#"{"path": oops}"#,
+        r#"{"path": "a", "list": [oops]}"#,
+        r#"{"path": "a", "path": "b"}"#,
+        "oops",
+    ] {
         let outcome = broken(arguments);
         assert_eq!((outcome.calls().len(), outcome.stop()), (0, None), "{arguments}");
         assert_eq!(outcome.error.map(|error| error.kind), Some(ModelErrorKind::Format), "{arguments}");
     }
+}
+
+#[test]
+fn a_long_list_goes_out_as_long_as_it_is_strict() {
+    let list = |end: &'static str| {
+        let text = format!("[{}{end}", "\"an item\", ".repeat(LONG / 8));
+        let answer = move |sink: &mut dyn Sink| {
+            sink.event(Event::CallStart { index: 0, id: None, name: "edit_file", dialect: None, at: 0, name_at: 0 });
+            sink.event(Event::ArgStart { index: 0, name: "list", form: ArgForm::Json, at: 0 });
+            for text in sabir_wire::pieces(&text, 100) {
+                sink.event(Event::ArgDelta { index: 0, text });
+            }
+            sink.event(Event::ArgEnd { index: 0, lead: "", at: 0 });
+            sink.event(Event::CallEnd { index: 0, at: 0 });
+        };
+        let outcome = mended(&native(), Mending::Heal, &[&answer]);
+        (outcome.draft.calls().map(|call| call.arguments[0].text.len()).sum::<usize>() > LONG, outcome.error.is_some())
+    };
+    assert_eq!(list("\"last\"]"), (true, false));
+    assert_eq!(list("oops]"), (true, true));
+    assert_eq!(list("]"), (true, true));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A call on its way to the client while it is written: each argument as the tool's schema wants it.
 //!
 //! The main decision: **a string goes out as it comes, anything else when it is whole.** Between tags only the schema says whether
-//! `10` is a number, so what is no string waits for its end and is typed by the gates' own coercion. JSON of the type that the
-//! schema wants is what it is, and does not wait.
+//! `10` is a number, so what is no string waits for its end and is typed by the gates' own coercion. Of a list or an object
+//! that came as one and that the schema wants, only the first [`LONG`] bytes wait: what is longer goes out from there on, as long
+//! as it is strict JSON.
 //!
 //! The first line feed of a raw value may be content or the dialect's wrapper, which is known at its end only. Values up to
 //! [`OPENING`] bytes wait for it and are exact. A longer one has gone out by then: there a line feed behind the opening tag is the
@@ -13,10 +14,14 @@ use sabir_check::{Checker, Passage, Typed};
 use serde_json::Value;
 
 use super::diary::Diary;
+use super::strict::Strict;
 use super::twin::{ArgumentPrint, Print};
 
 /// The most bytes of a raw string that wait for their beginning to be certain.
 pub(crate) const OPENING: usize = 1024;
+
+/// The most bytes of a list or an object that wait for its end.
+pub(crate) const LONG: usize = 4096;
 
 /// What a call needs to go out.
 pub(crate) struct Desk<'a, 'n, S> {
@@ -44,12 +49,14 @@ pub(crate) struct Outgoing {
 #[derive(Debug)]
 enum Argument {
     None,
-    /// It goes out as it comes.
-    Open(ArgumentPrint),
+    /// It goes out as it comes; of JSON it is known whether it is strict.
+    Open(ArgumentPrint, Option<Strict>),
     /// A raw string that is short so far.
     Opening(ArgumentPrint, String),
     /// JSON of which nothing but white space has come.
     Json(String, String),
+    /// A list or an object that is short so far.
+    Short(String, String, Strict),
     /// It waits for its end.
     Waiting(String, ArgForm, String),
     /// The text where the arguments stopped being strict JSON.
@@ -101,7 +108,7 @@ impl Outgoing {
             _ => {
                 self.open(&name, ArgForm::String, desk);
                 let print = ArgumentPrint::string(&name);
-                if form == ArgForm::Raw { Argument::Opening(print, String::new()) } else { Argument::Open(print) }
+                if form == ArgForm::Raw { Argument::Opening(print, String::new()) } else { Argument::Open(print, None) }
             }
         };
     }
@@ -110,49 +117,71 @@ impl Outgoing {
     pub(crate) fn delta<S: Sink>(&mut self, text: &str, desk: &mut Desk<'_, '_, S>) {
         let index = self.index;
         match &mut self.argument {
-            Argument::Open(print) => {
-                print.push(text);
-                desk.out.event(Event::ArgDelta { index, text });
+            Argument::Open(print, strict) => {
+                // What is no JSON goes no further, and the call with it.
+                if strict.as_mut().is_none_or(|strict| strict.push(text)) {
+                    print.push(text);
+                    desk.out.event(Event::ArgDelta { index, text });
+                }
             }
             Argument::Opening(print, held) => {
                 held.push_str(text);
                 if held.len() > OPENING {
                     print.push(held);
                     desk.out.event(Event::ArgDelta { index, text: held });
-                    self.argument = Argument::Open(print.clone());
+                    self.argument = Argument::Open(print.clone(), None);
                 }
             }
             Argument::Json(name, held) => {
                 held.push_str(text);
-                let Some(first) = held.trim_ascii_start().bytes().next() else { return };
-                let (name, held) = (std::mem::take(name), std::mem::take(held));
-                self.json(name, held, first, desk);
+                if let Some(first) = held.trim_ascii_start().bytes().next() {
+                    let (name, held) = (std::mem::take(name), std::mem::take(held));
+                    self.json(name, first, desk);
+                    self.delta(&held, desk);
+                }
+            }
+            Argument::Short(name, held, strict) => {
+                held.push_str(text);
+                let (name, held, right) = (name, held, strict.push(text));
+                if !right {
+                    self.argument = Argument::Waiting(std::mem::take(name), ArgForm::Json, std::mem::take(held));
+                } else if held.len() > LONG {
+                    let (name, held, strict) = (std::mem::take(name), std::mem::take(held), std::mem::take(strict));
+                    self.long(&name, &held, strict, desk);
+                }
             }
             Argument::Waiting(_, _, held) | Argument::Rest(_, held) => held.push_str(text),
             Argument::None | Argument::Doubled => {}
         }
     }
 
-    /// The first byte of a JSON value is known: it goes out from now on, or waits.
-    fn json<S: Sink>(&mut self, name: String, held: String, first: u8, desk: &mut Desk<'_, '_, S>) {
+    /// The first byte of a JSON value is known: it waits for its end, or as long as it is short.
+    fn json<S: Sink>(&mut self, name: String, first: u8, desk: &mut Desk<'_, '_, S>) {
         let tool = desk.checker.tools().get(&self.tool);
         let passage = tool.map(|tool| desk.checker.passage(tool, &name, ArgForm::Json, Some(first)));
-        if passage != Some(Passage::Json) {
-            self.argument = Argument::Waiting(name, ArgForm::Json, held);
-            return;
-        }
-        self.open(&name, ArgForm::Json, desk);
-        let mut print = ArgumentPrint::json(&name);
-        print.push(&held);
-        desk.out.event(Event::ArgDelta { index: self.index, text: &held });
-        self.argument = Argument::Open(print);
+        self.argument = match passage {
+            Some(Passage::Json) => Argument::Short(name, String::new(), Strict::default()),
+            _ => Argument::Waiting(name, ArgForm::Json, String::new()),
+        };
+    }
+
+    /// A list or an object is long: it goes out from now on.
+    fn long<S: Sink>(&mut self, name: &str, held: &str, strict: Strict, desk: &mut Desk<'_, '_, S>) {
+        self.open(name, ArgForm::Json, desk);
+        let mut print = ArgumentPrint::json(name);
+        print.push(held);
+        self.say(held, desk);
+        self.argument = Argument::Open(print, Some(strict));
     }
 
     /// The open argument ends.
     pub(crate) fn close<S: Sink>(&mut self, lead: &str, desk: &mut Desk<'_, '_, S>) {
         let index = self.index;
         match std::mem::replace(&mut self.argument, Argument::None) {
-            Argument::Open(print) => {
+            Argument::Open(print, strict) => {
+                if strict.is_some_and(|strict| !strict.is_whole()) {
+                    self.unreadable();
+                }
                 if !lead.is_empty() {
                     desk.diary.mended("first_line_feed", &self.tool);
                 }
@@ -166,7 +195,9 @@ impl Outgoing {
                 self.say(&text, desk);
                 desk.out.event(Event::ArgEnd { index, lead: "", at: 0 });
             }
-            Argument::Json(name, held) => self.whole(&name, ArgForm::Json, &held, desk),
+            Argument::Json(name, held) | Argument::Short(name, held, _) => {
+                self.whole(&name, ArgForm::Json, &held, desk)
+            }
             Argument::Waiting(name, form, held) => self.whole(&name, form, &format!("{lead}{held}"), desk),
             Argument::Rest(form, held) => self.rest(form, &held, desk),
             Argument::None | Argument::Doubled => {}
@@ -208,13 +239,18 @@ impl Outgoing {
         }
     }
 
+    fn unreadable(&mut self) {
+        self.broken.get_or_insert_with(|| format!("the arguments of the call of `{}` are no JSON", self.tool));
+    }
+
     /// Sends an argument whose text is whole.
     fn whole<S: Sink>(&mut self, name: &str, form: ArgForm, text: &str, desk: &mut Desk<'_, '_, S>) {
         let tool = desk.checker.tools().get(&self.tool);
         let typed = tool.map_or(Typed::AsWritten, |tool| desk.checker.typed(tool, name, form, text));
         match typed {
+            Typed::Unreadable => self.unreadable(),
             Typed::LeftOut(rule) => desk.diary.mended(rule, &self.tool),
-            Typed::AsWritten if form == ArgForm::Json && !text.trim().is_empty() => {
+            Typed::AsWritten if form == ArgForm::Json => {
                 let mut print = ArgumentPrint::json(name);
                 print.push(text);
                 self.send(name, ArgForm::Json, text, desk);

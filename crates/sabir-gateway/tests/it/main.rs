@@ -12,5 +12,6 @@
 mod ends;
 mod limits;
 mod lists;
+mod mend;
 mod security;
 mod town;

@@ -94,6 +94,15 @@ impl Checker {
         &self.tools
     }
 
+    pub(crate) fn repairs(&self) -> Repairs {
+        self.repairs
+    }
+
+    /// The tool's schema, compiled; `None` for a tool that is none of these.
+    pub(crate) fn compiled(&self, tool: &ToolSpec) -> Option<&Compiled> {
+        self.compiled.get(&tool.name).map(|slot| slot.get_or_init(|| Compiled::new(&tool.parameters)))
+    }
+
     /// Checks every call of a draft, in order. Of a call that stands there twice, as text and natively, the first may run.
     pub fn check_all(&self, draft: &Draft) -> Vec<Checked> {
         let mut checked = draft.calls().map(|call| self.check(draft, call)).collect::<Vec<_>>();
@@ -187,8 +196,7 @@ impl Checker {
     fn validated(&self, tool: &ToolSpec, given: &[Given<'_>], notes: &mut Notes<'_>) -> Map<String, Value> {
         let mut arguments: Map<String, Value> =
             given.iter().map(|given| (given.name.clone(), given.value.clone())).collect();
-        let compiled = self.compiled.get(&tool.name).map(|slot| slot.get_or_init(|| Compiled::new(&tool.parameters)));
-        let Some(compiled) = compiled.filter(|_| !notes.unread()) else { return arguments };
+        let Some(compiled) = self.compiled(tool).filter(|_| !notes.unread()) else { return arguments };
         if let Some(complaint) = compiled.complaint() {
             let message = format!("the schema of `{}` is invalid, so its calls are not checked by it", tool.name);
             let fault = notes.fault(FaultKind::InvalidValue, notes.call.span, message).hint(shortened(complaint));

@@ -62,9 +62,11 @@ mod repair;
 mod repetition;
 mod rest;
 mod schema;
+mod typing;
 mod validate;
 
 pub use feedback::{Audience, CAP as FEEDBACK_CAP, feedback};
 pub use gate::{CallState, Checked, Checker};
 pub use repair::{RULES, Repair, Repairs, Rule};
 pub use repetition::{Repetition, Told};
+pub use typing::{Passage, Typed};

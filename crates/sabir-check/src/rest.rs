@@ -61,10 +61,11 @@ pub(crate) fn resolve<'d>(notes: &mut Notes<'d>, repairs: Repairs) -> Vec<Cow<'d
     arguments
 }
 
-type Read = Result<(Vec<&'static str>, Vec<DraftArgument>), Broken>;
+/// The rules that it took, and the arguments.
+pub(crate) type Read = Result<(Vec<&'static str>, Vec<DraftArgument>), Broken>;
 
 /// Reads the text of all arguments: an object with slips, in a fence, or in a JSON string.
-fn whole(argument: &DraftArgument, repairs: Repairs) -> Read {
+pub(crate) fn whole(argument: &DraftArgument, repairs: Repairs) -> Read {
     let mut rules = Vec::new();
     if argument.form == ArgForm::String {
         if !repairs.has("double_encoding") {
@@ -97,7 +98,7 @@ fn whole(argument: &DraftArgument, repairs: Repairs) -> Read {
 }
 
 /// Reads the rest of an object behind arguments that were read.
-fn behind(argument: &DraftArgument, repairs: Repairs) -> Read {
+pub(crate) fn behind(argument: &DraftArgument, repairs: Repairs) -> Read {
     let rest = argument.text.trim_ascii_start();
     let blank = argument.text.len() - rest.len();
     let (dropped, rest) = match rest.strip_prefix(',') {

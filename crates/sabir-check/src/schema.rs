@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How many schema nodes one question may look at.
 const BUDGET: u32 = 512;
@@ -117,6 +117,22 @@ impl<'a> Shape<'a> {
     pub(crate) fn types(self) -> Option<Types> {
         let types = self.types_of(self.at, &mut BUDGET.clone());
         (types != Types::ALL && !types.is_empty()).then_some(types)
+    }
+
+    /// Whether every string is allowed, which is certain only where one branch of the schema says no more than that.
+    pub(crate) fn is_free_text(self) -> bool {
+        const WORDS: [&str; 7] = ["type", "title", "description", "default", "examples", "deprecated", "nullable"];
+        let plain = |schema: &Value| {
+            let string = match schema.get("type") {
+                Some(Value::Array(names)) => names.iter().any(|name| name == "string"),
+                name => name.is_some_and(|name| name == "string"),
+            };
+            string && schema.as_object().is_some_and(|object| object.keys().all(|key| WORDS.contains(&key.as_str())))
+        };
+        let around =
+            |object: &Map<String, Value>| object.keys().all(|key| key == "anyOf" || WORDS.contains(&key.as_str()));
+        let branch = || list(self.at, "anyOf").any(plain) && self.at.get("type").is_none();
+        plain(self.at) || (self.at.as_object().is_some_and(around) && branch())
     }
 
     /// The schema of a property; anything where none is declared.

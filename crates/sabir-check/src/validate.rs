@@ -46,7 +46,8 @@ pub(crate) fn validate(
     }
 }
 
-fn refused(validator: &Validator, value: &Value, name: &str) -> bool {
+/// Whether the validator refuses the argument of that name.
+pub(crate) fn refused(validator: &Validator, value: &Value, name: &str) -> bool {
     validator.iter_errors(value).any(|error| split(error.instance_path().as_str()).0 == name)
 }
 

@@ -290,8 +290,11 @@ impl HttpModel {
             let opening = self.error_body(response.body).await;
             return Err(last(asked.foreign(&content_type, &String::from_utf8_lossy(&opening))));
         }
-        let mut reading =
-            Reading { front: Front::new(request, self.reads, sink), decoder: Decoder::new(self.provider.wire), said: 0 };
+        let mut reading = Reading {
+            front: Front::new(request, self.reads, sink),
+            decoder: Decoder::new(self.provider.wire),
+            said: 0,
+        };
         let broken = self.read(response.body, deadline, &mut reading).await.err();
         let Reading { mut front, decoder, .. } = reading;
         let how = if broken.is_some() { Close::Broken } else { Close::Clean };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sabir_call::Part;
 use sabir_wire::{Incoming, ProviderError, RequestError, Wire};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,8 +25,15 @@ pub struct ScriptedProvider {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Recorded>>>,
     flooded: Arc<AtomicU64>,
+    left: Left,
     accepting: JoinHandle<()>,
 }
+
+/// The last words of requests whose client left before its answer was over.
+type Left = Arc<Mutex<Vec<String>>>;
+
+/// Where a client learns which requests were left: a JSON list.
+const LEFT: &str = "/left";
 
 /// A request that the provider got.
 #[derive(Debug, Clone)]
@@ -45,6 +53,16 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// The text of the last message, where there is one.
+    pub fn last_words(&self) -> String {
+        let incoming = self.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
+        let parts = incoming.and_then(|incoming| incoming.request.messages.last()).map_or(&[][..], |last| &last.parts);
+        parts
+            .iter()
+            .filter_map(|part| if let Part::Text { text } = part { Some(text.as_str()) } else { None })
+            .collect()
+    }
+
     /// A header's value.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -71,6 +89,8 @@ impl ScriptedProvider {
         let recorded = Arc::clone(&requests);
         let flooded = Arc::new(AtomicU64::new(0));
         let flood = Arc::clone(&flooded);
+        let left = Left::default();
+        let leaving = Arc::clone(&left);
         let accepting = tokio::spawn(async move {
             // Dropped together with this task, which ends every connection.
             let mut connections = JoinSet::new();
@@ -83,6 +103,7 @@ impl ScriptedProvider {
                     script: script.clone(),
                     requests: Arc::clone(&recorded),
                     flooded: Arc::clone(&flood),
+                    left: Arc::clone(&leaving),
                 };
                 connections.spawn(async move {
                     // A client that goes away is no error of ours.
@@ -91,7 +112,7 @@ impl ScriptedProvider {
                 while connections.try_join_next().is_some() {}
             }
         });
-        Ok(Self { address, requests, flooded, accepting })
+        Ok(Self { address, requests, flooded, left, accepting })
     }
 
     /// Where it listens.
@@ -116,6 +137,11 @@ impl ScriptedProvider {
         self.flooded.load(Ordering::Relaxed)
     }
 
+    /// The last words of the requests whose client left before its answer was over.
+    pub fn left(&self) -> Vec<String> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Serves until the process ends.
     pub async fn serve(mut self) {
         let _ = (&mut self.accepting).await;
@@ -135,6 +161,7 @@ struct Connection {
     script: Script,
     requests: Arc<Mutex<Vec<Recorded>>>,
     flooded: Arc<AtomicU64>,
+    left: Left,
 }
 
 /// Whether the connection can carry another request.
@@ -196,6 +223,10 @@ impl Connection {
     }
 
     async fn answer(&mut self, turn: usize, request: &Recorded) -> io::Result<Next> {
+        if request.path == LEFT {
+            let left = Value::from(self.left.lock().unwrap_or_else(PoisonError::into_inner).clone());
+            return self.plain(200, &[], "application/json", left.to_string().as_bytes()).await;
+        }
         let (Some(wire), Some(incoming)) = (request.wire, &request.incoming) else {
             return self.plain(404, &[], "application/json", b"{\"error\":{\"message\":\"no such path\"}}").await;
         };
@@ -223,7 +254,11 @@ impl Connection {
         let head = incoming.head(format!("reply_{turn}"), 1_700_000_000);
         if incoming.streamed {
             let body = reply.stream(wire, head);
-            self.stream_body(&reply, wire.stream_type(), &body).await
+            let end = self.stream_body(&reply, wire.stream_type(), &body).await;
+            if end.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::ConnectionReset || reply.pause > 0) {
+                self.left.lock().unwrap_or_else(PoisonError::into_inner).push(request.last_words());
+            }
+            end
         } else {
             self.plain(200, &[], "application/json", &reply.whole(wire, &head)).await
         }
@@ -257,11 +292,13 @@ impl Connection {
                 | Trouble::TruncateAfter(bytes)
                 | Trouble::EndAfter(bytes),
             ) => body.get(..bytes).unwrap_or(body),
+            Some(Trouble::CutHalf) => body.get(..body.len() / 2).unwrap_or(body),
             Some(Trouble::Flood) => body.get(..crate::script::last_event(body)).unwrap_or(body),
             _ => body,
         };
         for piece in reply.chunks.split(sent) {
             self.chunk(piece).await?;
+            self.pause(reply.pause).await?;
         }
         match reply.trouble {
             Some(Trouble::StallAfter(_) | Trouble::NeverClose) => stall().await,
@@ -279,7 +316,7 @@ impl Connection {
                 self.stream.write_all(b"40\r\n: thirty-two bytes of sixty-four").await?;
                 Ok(Next::Close)
             }
-            Some(Trouble::CutAfter(_)) => Ok(Next::Close),
+            Some(Trouble::CutAfter(_) | Trouble::CutHalf) => Ok(Next::Close),
             Some(Trouble::ResetAfter(_)) => {
                 // What was sent must have arrived, or the reset would overtake it.
                 tokio::time::sleep(Duration::from_millis(30)).await;
@@ -289,6 +326,23 @@ impl Connection {
             _ => {
                 self.stream.write_all(b"0\r\n\r\n").await?;
                 Ok(Next::Request)
+            }
+        }
+    }
+
+    /// Waits so many milliseconds; an error if the client leaves meanwhile.
+    async fn pause(&mut self, milliseconds: u64) -> io::Result<()> {
+        if milliseconds == 0 {
+            return Ok(());
+        }
+        let waited = tokio::time::sleep(Duration::from_millis(milliseconds));
+        tokio::pin!(waited);
+        loop {
+            tokio::select! {
+                () = &mut waited => return Ok(()),
+                read = self.stream.read_buf(&mut self.buffer) => if read? == 0 {
+                    return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+                },
             }
         }
     }

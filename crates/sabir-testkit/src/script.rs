@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sabir_call::{ArgForm, Draft, Event, Opaque, Sink, StopReason, Usage};
+use sabir_call::dialect::{Dialect, dialect};
+use sabir_call::{ArgForm, Call, CallId, Draft, Event, Opaque, Sink, StopReason, ToolSet, ToolSpec, Usage, type_of};
 use sabir_wire::{Encoder, Head, ProviderError, Wire, play};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -31,6 +32,10 @@ pub struct Reply {
     pub delta: usize,
     /// How the bytes of the body are split on the network.
     pub chunks: Chunks,
+    /// Milliseconds between two of these pieces.
+    pub pause: u64,
+    /// A dialect in which calls are written as words; `None`: they are calls of the wire.
+    pub dialect: Option<String>,
     /// What goes wrong.
     pub trouble: Option<Trouble>,
 }
@@ -88,6 +93,8 @@ pub enum Trouble {
     PingAfter(usize),
     /// The connection is closed after so many bytes of the body, in the middle of the transfer.
     CutAfter(usize),
+    /// As `CutAfter`, after half of the body.
+    CutHalf,
     /// The connection is reset after so many bytes of the body.
     ResetAfter(usize),
     /// The transfer ends properly after so many bytes of the body.
@@ -226,11 +233,19 @@ impl Reply {
         self
     }
 
+    /// Writes calls as words of that dialect.
+    #[must_use]
+    pub fn in_dialect(mut self, name: &str) -> Self {
+        self.dialect = Some(name.to_owned());
+        self
+    }
+
     /// What is said, as a draft.
     pub fn draft(&self) -> Draft {
         let mut draft = Draft::default();
         let mut index = 0;
-        for say in &self.say {
+        let spelled = self.dialect.as_deref().and_then(dialect).map(|dialect| spelled(dialect, &self.say));
+        for say in spelled.as_ref().unwrap_or(&self.say) {
             match say {
                 Say::Text { text } => draft.event(Event::Text { text }),
                 Say::Thought { text, signature } => {
@@ -284,6 +299,39 @@ impl Reply {
     }
 }
 
+/// The same, with calls as words: all of a run of calls at once, since a dialect may put something around them.
+fn spelled(dialect: &Dialect, say: &[Say]) -> Vec<Say> {
+    let is_call = |say: &Say| matches!(say, Say::Call { .. });
+    say.chunk_by(|one, other| is_call(one) && is_call(other))
+        .flat_map(|run| {
+            let calls: Vec<_> = run.iter().filter_map(as_call).collect();
+            if calls.is_empty() {
+                return run.to_vec();
+            }
+            let tools = calls.iter().map(tool_of).fold(Vec::new(), |mut tools: Vec<ToolSpec>, tool| {
+                if tools.iter().all(|known| known.name != tool.name) {
+                    tools.push(tool);
+                }
+                tools
+            });
+            let tools = ToolSet::new(tools).unwrap_or_default();
+            vec![Say::Text { text: format!("\n{}", dialect.render_calls(&calls, &tools)) }]
+        })
+        .collect()
+}
+
+fn as_call(say: &Say) -> Option<Call> {
+    let Say::Call { id, name, arguments } = say else { return None };
+    Some(Call { id: CallId::new(id), name: name.clone(), arguments: arguments.clone(), dialect: None })
+}
+
+/// A tool that takes just such arguments.
+fn tool_of(call: &Call) -> ToolSpec {
+    let properties: Map<_, _> =
+        call.arguments.iter().map(|(name, value)| (name.clone(), json!({"type": type_of(value)}))).collect();
+    ToolSpec::new(&call.name, "", json!({"type": "object", "properties": properties}))
+}
+
 /// Where the last event of a body begins: a block before a blank line, or a line.
 pub(crate) fn last_event(bytes: &[u8]) -> usize {
     let blank = |window: &[u8]| window == b"\n\n";
@@ -329,6 +377,14 @@ mod tests {
             Script::from_json(r#"[{"say": []}, {"trouble": "no_last_event"}, {"trouble": {"cut_after": 9}}]"#).is_ok()
         );
         assert!(Script::from_json(r#"[{"sya": []}]"#).is_err());
+    }
+
+    #[test]
+    fn a_run_of_calls_becomes_words() {
+        let reply = Reply::text("Both.").call("1", "now", json!({})).call("2", "look", json!({"path": "a"}));
+        let draft = reply.in_dialect("cline").draft();
+        assert_eq!(draft.calls().count(), 0);
+        assert_eq!(draft.text(), "Both.\n<now>\n</now>\n<look>\n<path>a</path>\n</look>");
     }
 
     #[test]

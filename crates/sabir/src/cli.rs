@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
+pub(crate) use gateway::{GatewayArguments, LogForm};
 pub(crate) use limits::{
     ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
     TrustArguments,
@@ -14,6 +15,7 @@ pub(crate) use limits::{
 use crate::exit::Failure;
 
 mod files;
+mod gateway;
 mod limits;
 
 /// A terminal coding agent that understands every way a language model asks for a tool.
@@ -92,6 +94,12 @@ pub(crate) enum Command {
     Models(ModelsArguments),
     /// Say what is there to work with; with a model, find out what it can do by asking it.
     Doctor(DoctorArguments),
+    /// Serve models to any client: the APIs of Anthropic, OpenAI (Chat Completions and Responses) and Ollama in front of any
+    /// model, with native tool calls even from one that only writes text.
+    ///
+    /// Prints where it listens and what to paste into clients, then serves until SIGINT or SIGTERM, and writes one line on
+    /// standard error for each request. SIGHUP reads the configuration again. `sabir help gateway` says all of it.
+    Gateway(GatewayArguments),
     /// Run a command of yours in the sandbox, to try it.
     ///
     /// The command can write in the folder and in a private temporary folder, and has no network and no privileges. Level 1
@@ -123,10 +131,11 @@ pub(crate) enum Command {
     },
     /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
     /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
-    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), or provider APIs (`help wires`).
+    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), provider APIs (`help wires`), or the gateway
+    /// (`help gateway`).
     Help {
-        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `lints`, `modes`, `policy` or
-        /// `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `gateway`, `lints`, `modes`,
+        /// `policy` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -408,6 +417,7 @@ impl Cli {
         let task = match &self.command {
             Some(Command::Models(arguments)) => return arguments.config.as_deref(),
             Some(Command::Doctor(arguments)) => return arguments.config.as_deref(),
+            Some(Command::Gateway(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
             Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {

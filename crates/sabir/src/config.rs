@@ -31,6 +31,10 @@
 //! tools = ["read", "command"]       # of read, edit, command, fetch, server; `write = ["docs/**"]` limits edit
 //! instructions = "Review."          # and `about` for the list
 //!
+//! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
+//! to = "box/NAME"
+//! mend = "retry 2"
+//!
 //! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
 //! machine = "json"
 //! open = "<mine>"
@@ -50,11 +54,13 @@ use sabir_agent::Mode;
 use sabir_call::{Dollars, Prices};
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
+use sabir_wire::{Form, Wire};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::dialects::{self, Tables};
 use crate::exit::Failure;
+use crate::gateway::GatewayKeys;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
 use crate::{modes, repairs};
 
@@ -106,6 +112,7 @@ struct OwnKeys {
     providers: Providers,
     models: Vec<Entry>,
     dialects: Tables,
+    gateway: GatewayKeys,
 }
 
 /// A model that can be asked.
@@ -151,15 +158,16 @@ impl Config {
         }
         let (text, mode) = whole(&path)?;
         let mut config = Self::read(&path, &text)?;
-        if config.own.providers.hold_key() && mode & 0o077 != 0 {
+        if (config.own.providers.hold_key() || config.own.gateway.hold_token()) && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(Failure::usage(format!(
-                "{shown} holds a key, and others may read the file (mode {:03o}): chmod 600 {shown}",
+                "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
                 mode & 0o777
             )));
         }
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
         config.own.providers.check().map_err(wrong)?;
+        config.own.gateway.check().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
@@ -222,15 +230,25 @@ impl Config {
             let (provider, id) = self.split(name)?;
             (self.own.providers.reach(&provider)?, id)
         };
+        Ok(self.reached(name, id, reached))
+    }
+
+    /// The model of that id at that provider.
+    pub(crate) fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
         let catalogue = self.catalogue();
         let entry = catalogue.find(&id);
         let prices = catalogue.prices(&reached.provider, &id);
-        Ok(Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached })
+        Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached }
     }
 
     /// What is known of models, the user's entries first.
     pub(crate) fn catalogue(&self) -> Catalogue {
         Catalogue::new(self.own.models.clone())
+    }
+
+    /// What a gateway is told.
+    pub(crate) fn gateway(&self) -> &GatewayKeys {
+        &self.own.gateway
     }
 
     /// All providers, for a list.
@@ -296,6 +314,11 @@ impl Chosen {
     pub(crate) fn plain(&self) -> HttpModel {
         let Reached { provider, deadlines, retries, .. } = self.reached.clone();
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+    }
+
+    /// What its provider speaks.
+    pub(crate) fn spoken(&self) -> (Wire, Form) {
+        (self.reached.provider.wire, self.reached.provider.form.clone())
     }
 
     /// Whether a key that is refused is fetched anew.

@@ -13,6 +13,7 @@ mod edit;
 mod exit;
 mod explain;
 mod folded;
+mod gateway;
 mod help;
 mod history;
 mod journal;
@@ -96,6 +97,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),
         Some(Command::Doctor(arguments)) => doctor::doctor(arguments),
+        Some(Command::Gateway(arguments)) => gateway::gateway(arguments),
         Some(Command::Edit(arguments)) => edit::edit(arguments),
         Some(Command::Sandbox(arguments)) => sandbox::sandbox(arguments),
         Some(Command::Models(arguments)) => models::models(arguments),

@@ -1,7 +1,9 @@
 //! Serves a script on this machine, for clients in other languages.
 //!
 //! `sabir-scripted-provider SCRIPT.json [PORT]`: prints `http://127.0.0.1:PORT` and serves until it is killed. A script is
-//! a JSON list of replies; a file that holds an object serves the list under the name that a request's model has.
+//! a JSON list of replies; a file that holds an object serves the list under the name that a request's model has. A model
+//! named `as-DIALECT` says what stands under the first word of the user's last message, with calls written as words of
+//! that dialect; `as-native` has calls of the wire.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -37,11 +39,18 @@ fn script(text: &str) -> Result<Script, serde_json::Error> {
         // Some wires name the model in the path.
         let model = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
         let model = model.map_or("", |incoming| incoming.request.model.as_str());
+        let words = request.last_words();
+        let (dialect, name) = match model.strip_prefix("as-") {
+            Some(dialect) => (Some(dialect), words.split_whitespace().next().unwrap_or_default()),
+            None => (None, model),
+        };
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(model.to_owned()).or_default();
-        let list = lists.get(model).map(Vec::as_slice).unwrap_or_default();
+        let count = counts.entry(name.to_owned()).or_default();
+        let list = lists.get(name).map(Vec::as_slice).unwrap_or_default();
         let reply = list.iter().cycle().nth(*count).cloned();
         *count = count.wrapping_add(1);
-        reply.unwrap_or_else(|| Reply::status(404).with_body("{\"error\":{\"message\":\"no such model\"}}"))
+        let reply =
+            reply.unwrap_or_else(|| Reply::status(404).with_body("{\"error\":{\"message\":\"no such model\"}}"));
+        Reply { dialect: dialect.map(str::to_owned), ..reply }
     }))
 }

@@ -22,6 +22,7 @@ mod edit_tools;
 mod ends;
 mod explain;
 mod faults;
+mod gateway;
 mod interactive;
 mod jobs;
 mod kills;

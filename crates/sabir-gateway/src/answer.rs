@@ -1,0 +1,144 @@
+//! An answer: the body of a response, made while the client takes it.
+//!
+//! The body polls the work that asks the model; whatever the work has written by then is the next piece. HTTP asks for a piece
+//! only when the client has room for it, so a slow client slows the model down, and dropping the body ends the work.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http_body::{Body, Frame};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::error::Refusal;
+
+/// Where the work writes, and the body reads. Both are one task: the lock is never waited for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Page(Arc<Mutex<Written>>);
+
+#[derive(Debug, Default)]
+struct Written {
+    bytes: Vec<u8>,
+    refusal: Option<Refusal>,
+    report: Option<String>,
+}
+
+impl Page {
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes.
+    pub(crate) fn write(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.written().bytes);
+    }
+
+    /// Gives up before anything was written: the client is told with a status of its own.
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        self.written().refusal = Some(refusal);
+    }
+
+    /// Notes what was done about the answer, for a header.
+    pub(crate) fn report(&self, report: String) {
+        self.written().report = Some(report);
+    }
+
+    fn take(&self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.written().bytes))
+    }
+}
+
+/// The work that fills a page.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The body of a response.
+pub(crate) struct Answer {
+    page: Page,
+    /// `None` when it is done.
+    work: Option<Work>,
+    ping: Option<Ping>,
+}
+
+/// Signs of life for a stream in which nothing happens.
+struct Ping {
+    words: &'static str,
+    every: Duration,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Answer {
+    pub(crate) fn new(page: Page, work: Work) -> Self {
+        Self { page, work: Some(work), ping: None }
+    }
+
+    /// Works until there is something to send, or the reason why there will be nothing.
+    pub(crate) async fn begun(mut self) -> Result<Self, Refusal> {
+        std::future::poll_fn(|context| {
+            self.work(context);
+            let begun = !self.page.written().bytes.is_empty();
+            if begun || self.work.is_none() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        match self.page.written().refusal.take() {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }?;
+        Ok(self)
+    }
+
+    /// What was done about the answer, as far as it is known before its first byte.
+    pub(crate) fn report(&self) -> Option<String> {
+        self.page.written().report.take()
+    }
+
+    /// Sends these words after each such silence.
+    pub(crate) fn pinging(mut self, words: &'static str, every: Duration) -> Self {
+        if !words.is_empty() {
+            self.ping = Some(Ping { words, every, timer: Box::pin(sleep(every)) });
+        }
+        self
+    }
+
+    fn work(&mut self, context: &mut Context<'_>) {
+        if self.work.as_mut().is_some_and(|work| work.as_mut().poll(context).is_ready()) {
+            self.work = None;
+        }
+    }
+}
+
+impl Ping {
+    fn put_off(&mut self) {
+        self.timer.as_mut().reset(Instant::now() + self.every);
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let mut bytes = this.page.take();
+        if bytes.is_empty() {
+            this.work(context);
+            bytes = this.page.take();
+        }
+        if !bytes.is_empty() {
+            this.ping.iter_mut().for_each(Ping::put_off);
+            return Poll::Ready(Some(Ok(Frame::data(bytes))));
+        }
+        if this.work.is_none() {
+            return Poll::Ready(None);
+        }
+        let Some(ping) = &mut this.ping else { return Poll::Pending };
+        ready!(ping.timer.as_mut().poll(context));
+        ping.put_off();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(ping.words.as_bytes())))))
+    }
+}

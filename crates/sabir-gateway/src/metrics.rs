@@ -1,0 +1,256 @@
+//! What is counted, in the text format of Prometheus.
+//!
+//! Written by hand: some counters, one histogram, and no label whose values a client could choose.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabir_wire::Wire;
+
+use crate::note::{Ended, Note};
+
+/// Upper bounds of the histogram, in seconds.
+const BOUNDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Everything that is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    connections: AtomicI64,
+    requests: AtomicI64,
+    calls: AtomicU64,
+    retries: AtomicU64,
+    bytes: AtomicU64,
+    tables: Mutex<Tables>,
+}
+
+/// Counters with labels.
+#[derive(Debug, Default)]
+struct Tables {
+    /// By front and status.
+    requests: BTreeMap<(&'static str, u16), u64>,
+    /// By model and end.
+    answers: BTreeMap<(String, &'static str), u64>,
+    /// By model and direction.
+    tokens: BTreeMap<(String, &'static str), u64>,
+    mended: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<String, u64>,
+    first: BTreeMap<&'static str, Histogram>,
+}
+
+#[derive(Debug, Default)]
+struct Histogram {
+    /// How many were at most as large as each bound and larger than the one before.
+    counts: [u64; BOUNDS.len()],
+    all: u64,
+    sum: f64,
+}
+
+impl Metrics {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn disconnected(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A request came.
+    pub(crate) fn opened(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a note. `is_named`: whether a model's name is one of the configuration's.
+    pub(crate) fn count(&self, note: &Note<'_>, is_named: impl Fn(&str) -> bool) {
+        match note {
+            Note::Mended { rule, .. } => *self.tables().mended.entry(rule).or_default() += 1,
+            Note::Faulty(fault) => {
+                let kind = serde_json::to_value(fault.kind).ok();
+                let kind = kind.as_ref().and_then(|kind| kind.as_str()).unwrap_or("unknown").to_owned();
+                *self.tables().faults.entry(kind).or_default() += 1;
+            }
+            Note::Again { .. } => _ = self.retries.fetch_add(1, Ordering::Relaxed),
+            Note::Ended(ended) => self.ended(ended, is_named),
+            _ => {}
+        }
+    }
+
+    fn ended(&self, ended: &Ended<'_>, is_named: impl Fn(&str) -> bool) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        self.calls.fetch_add(u64::from(ended.calls), Ordering::Relaxed);
+        self.bytes.fetch_add(ended.bytes, Ordering::Relaxed);
+        let front = ended.front.map_or("none", Wire::name);
+        let mut tables = self.tables();
+        *tables.requests.entry((front, ended.status)).or_default() += 1;
+        if ended.model.is_empty() || ended.status != 200 {
+            return;
+        }
+        let model = if is_named(ended.model) { ended.model } else { "other" };
+        let end = match ended.error {
+            Some(_) => "failed",
+            None if ended.whole => "whole",
+            None => "left",
+        };
+        *tables.answers.entry((model.to_owned(), end)).or_default() += 1;
+        for (direction, count) in [("input", ended.usage.input), ("output", ended.usage.output)] {
+            *tables.tokens.entry((model.to_owned(), direction)).or_default() += count.unwrap_or(0);
+        }
+        if let Some(first) = ended.first {
+            tables.first.entry(front).or_default().take(first);
+        }
+    }
+
+    /// All of it, for whoever scrapes.
+    pub(crate) fn text(&self) -> String {
+        let mut page = Page(String::new());
+        let gauge = |value: &AtomicI64| value.load(Ordering::Relaxed).max(0).unsigned_abs();
+        page.plain("connections_open", "gauge", "Connections that are open.", gauge(&self.connections));
+        page.plain("requests_open", "gauge", "Requests that are being answered.", gauge(&self.requests));
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        page.plain("calls_total", "counter", "Calls in answers.", count(&self.calls));
+        page.plain("retries_total", "counter", "Times that a model was asked again.", count(&self.retries));
+        page.plain("bytes_total", "counter", "Bytes of answers.", count(&self.bytes));
+        let tables = self.tables();
+        page.table(
+            "requests_total",
+            "Requests, by the API and the status that was answered.",
+            tables
+                .requests
+                .iter()
+                .map(|((front, status), count)| (format!("front=\"{front}\",status=\"{status}\""), *count)),
+        );
+        page.table(
+            "answers_total",
+            "Answers of models, by how they ended.",
+            tables
+                .answers
+                .iter()
+                .map(|((model, end), count)| (format!("model=\"{}\",end=\"{end}\"", escaped(model)), *count)),
+        );
+        page.table(
+            "tokens_total",
+            "Tokens, as providers count them.",
+            tables.tokens.iter().map(|((model, direction), count)| {
+                (format!("model=\"{}\",direction=\"{direction}\"", escaped(model)), *count)
+            }),
+        );
+        let mended = tables.mended.iter().map(|(rule, count)| (format!("rule=\"{rule}\""), *count));
+        page.table("mended_total", "What was set right, by rule.", mended);
+        let faults = tables.faults.iter().map(|(kind, count)| (format!("kind=\"{kind}\""), *count));
+        page.table("faults_total", "What was wrong with calls, by kind.", faults);
+        page.histograms("first_byte_seconds", "From a request to the first byte of its answer.", &tables.first);
+        page.0
+    }
+}
+
+/// The text while it is written.
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        _ = writeln!(self.0, "# HELP sabir_gateway_{name} {help}\n# TYPE sabir_gateway_{name} {kind}");
+    }
+
+    fn plain(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.head(name, kind, help);
+        _ = writeln!(self.0, "sabir_gateway_{name} {value}");
+    }
+
+    fn table(&mut self, name: &str, help: &str, rows: impl Iterator<Item = (String, u64)>) {
+        self.head(name, "counter", help);
+        for (labels, value) in rows {
+            _ = writeln!(self.0, "sabir_gateway_{name}{{{labels}}} {value}");
+        }
+    }
+
+    fn histograms(&mut self, name: &str, help: &str, all: &BTreeMap<&'static str, Histogram>) {
+        self.head(name, "histogram", help);
+        for (front, histogram) in all {
+            let mut below = 0;
+            for (bound, count) in BOUNDS.iter().zip(histogram.counts) {
+                below += count;
+                _ = writeln!(self.0, "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"{bound}\"}} {below}");
+            }
+            let Histogram { all, sum, .. } = histogram;
+            _ = writeln!(self.0, "sabir_gateway_{name}_bucket{{front=\"{front}\",le=\"+Inf\"}} {all}");
+            _ = writeln!(self.0, "sabir_gateway_{name}_sum{{front=\"{front}\"}} {sum}");
+            _ = writeln!(self.0, "sabir_gateway_{name}_count{{front=\"{front}\"}} {all}");
+        }
+    }
+}
+
+impl Histogram {
+    fn take(&mut self, time: Duration) {
+        let seconds = time.as_secs_f64();
+        if let Some((_, count)) = BOUNDS.iter().zip(&mut self.counts).find(|(bound, _)| seconds <= **bound) {
+            *count += 1;
+        }
+        self.all += 1;
+        self.sum += seconds;
+    }
+}
+
+/// A label's value.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_call::Usage;
+
+    use super::*;
+
+    fn ended<'a>(model: &'a str, status: u16, error: Option<&'a str>) -> Ended<'a> {
+        Ended {
+            front: Some(Wire::Anthropic),
+            model,
+            status,
+            whole: error.is_none(),
+            took: Duration::from_millis(80),
+            first: Some(Duration::from_millis(20)),
+            bytes: 10,
+            calls: 2,
+            usage: Usage { input: Some(5), output: None, ..Usage::default() },
+            error,
+        }
+    }
+
+    #[test]
+    fn what_happens_is_counted() {
+        let metrics = Metrics::default();
+        for ended in
+            [ended("m\"x", 200, None), ended("m\"x", 200, Some("cut")), ended("zzz", 200, None), ended("y", 404, None)]
+        {
+            metrics.opened();
+            metrics.count(&Note::Ended(&ended), |name| name == "m\"x");
+        }
+        metrics.count(&Note::Mended { rule: "near_name", name: "read_file" }, |_| true);
+        metrics.count(&Note::Again { attempt: 1, feedback: "" }, |_| true);
+        let text = metrics.text();
+        for line in [
+            "sabir_gateway_requests_open 0",
+            "sabir_gateway_calls_total 8",
+            "sabir_gateway_retries_total 1",
+            "sabir_gateway_bytes_total 40",
+            "sabir_gateway_requests_total{front=\"anthropic\",status=\"200\"} 3",
+            "sabir_gateway_requests_total{front=\"anthropic\",status=\"404\"} 1",
+            "sabir_gateway_answers_total{model=\"m\\\"x\",end=\"failed\"} 1",
+            "sabir_gateway_answers_total{model=\"other\",end=\"whole\"} 1",
+            "sabir_gateway_tokens_total{model=\"m\\\"x\",direction=\"input\"} 10",
+            "sabir_gateway_mended_total{rule=\"near_name\"} 1",
+            "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"0.01\"} 0",
+            "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"0.025\"} 3",
+            "sabir_gateway_first_byte_seconds_bucket{front=\"anthropic\",le=\"+Inf\"} 3",
+            "sabir_gateway_first_byte_seconds_count{front=\"anthropic\"} 3",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+    }
+}

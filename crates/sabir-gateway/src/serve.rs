@@ -1,0 +1,227 @@
+//! Serving: accepting connections, bounding them, and ending them without cutting answers off before it must be.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::body::Body;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::connection::{Line, Link};
+use crate::cut::Cuttable;
+use crate::error::Refusal;
+use crate::framing::MAX_HEAD;
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::note::{Note, Watch};
+use crate::respond::Desk;
+use crate::route::{Route, Routes};
+use crate::settings::Settings;
+
+/// How long answers may take to say that they were cut off.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long nothing is accepted when nothing can be: no file descriptor is left, most likely, and some connection has to end.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// A gateway. Clones are the same gateway.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    routes: RwLock<Arc<Routes>>,
+    settings: Settings,
+    watch: Box<dyn Watch>,
+    metrics: Metrics,
+    count: AtomicU64,
+    /// When it was made, in seconds since 1970.
+    created: u64,
+    connections: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    /// Becomes true when answers must end.
+    cut: watch::Sender<bool>,
+}
+
+/// Why a gateway cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The listener has no address.
+    #[error("the address of the listener cannot be found: {0}")]
+    Address(io::Error),
+    /// Without a token only this machine may be served.
+    #[error("{0} can be reached from other machines: a token is needed")]
+    Open(SocketAddr),
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A gateway to these models.
+    pub fn new(routes: Routes, settings: Settings, watch: impl Watch + 'static) -> Self {
+        let (connections, answers) = (settings.limits.connections, settings.limits.answers);
+        let created = (settings.clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let gateway = Self(Arc::new(Inner {
+            routes: RwLock::default(),
+            settings,
+            watch: Box::new(watch),
+            metrics: Metrics::default(),
+            count: AtomicU64::new(0),
+            created,
+            connections: Arc::new(Semaphore::new(connections)),
+            answers: Arc::new(Semaphore::new(answers)),
+            cut: watch::Sender::new(false),
+        }));
+        gateway.replace(routes);
+        gateway
+    }
+
+    /// Takes other models from the next request on. Answers that are being made go on with theirs.
+    pub fn replace(&self, routes: Routes) {
+        let routes = routes.map(|route| Route {
+            model: Arc::new(Cuttable::new(Arc::clone(&route.model), self.0.cut.subscribe())),
+            ..route
+        });
+        *self.0.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+
+    pub(crate) fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.0.routes.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn created(&self) -> u64 {
+        self.0.created
+    }
+
+    /// Counts what happened, and tells whoever watches.
+    pub(crate) fn note(&self, id: &str, note: Note<'_>) {
+        let routes = self.routes();
+        self.0.metrics.count(&note, |model| routes.names().any(|name| name == model));
+        self.0.watch.note(id, note);
+    }
+
+    /// A place among the answers that are made at once.
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.0.answers).try_acquire_owned();
+        place.map_err(|_| Refusal::Busy(self.0.settings.limits.answers))
+    }
+
+    /// An id that no other answer of this machine has.
+    pub(crate) fn id(&self) -> String {
+        let count = self.0.count.fetch_add(1, Ordering::Relaxed);
+        format!("sabir_{:016x}{count:08x}", self.0.settings.seed)
+    }
+
+    /// Serves until `end`, then lets answers end as long as the limits say; what is not through by then is told that it was cut
+    /// off.
+    ///
+    /// # Errors
+    /// If the listener is of no use; a connection that fails ends alone.
+    pub async fn serve(&self, listener: TcpListener, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+        let address = listener.local_addr().map_err(ServeError::Address)?;
+        if self.0.settings.token.is_none() && !address.ip().is_loopback() {
+            return Err(ServeError::Open(address));
+        }
+        let open = GracefulShutdown::new();
+        let mut end = std::pin::pin!(end);
+        loop {
+            // Taken before the connection: who is over the limit waits in the kernel's queue.
+            let permit = Arc::clone(&self.0.connections).acquire_owned();
+            let (stream, permit) = tokio::select! {
+                biased;
+                () = &mut end => break,
+                (permit, accepted) = async { (permit.await, listener.accept().await) } => match accepted {
+                    Ok((stream, _)) => (stream, permit),
+                    Err(_) => {
+                        tokio::time::sleep(BREATH).await;
+                        continue;
+                    }
+                },
+            };
+            let link = Arc::new(Link::default());
+            let connection = open.watch(self.connection(stream, Arc::clone(&link), address));
+            let gateway = self.clone();
+            tokio::spawn(async move {
+                gateway.metrics().connected();
+                let ended = connection.await;
+                gateway.metrics().disconnected();
+                gateway.unread(&link, ended.err().as_ref());
+                drop(permit);
+            });
+        }
+        drop(listener);
+        let mut closed = std::pin::pin!(open.shutdown());
+        if timeout(self.0.settings.limits.drain, &mut closed).await.is_err() {
+            self.0.cut.send_replace(true);
+            let _ = timeout(LAST_WORDS, closed).await;
+        }
+        Ok(())
+    }
+
+    fn connection(
+        &self,
+        stream: TcpStream,
+        link: Arc<Link>,
+        listener: SocketAddr,
+    ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
+        let _ = stream.set_nodelay(true);
+        let local = stream.local_addr().unwrap_or(listener);
+        let line = Line::new(stream, Arc::clone(&link), self.0.settings.limits);
+        let desk = Desk { gateway: self.clone(), local, link };
+        let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+            let desk = desk.clone();
+            async move { Ok::<_, std::convert::Infallible>(desk.respond(request.map(Body::new)).await) }
+        });
+        hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(line), service)
+    }
+
+    /// Tells of a request that was none, or did not come in time.
+    fn unread(&self, link: &Link, error: Option<&hyper::Error>) {
+        let (status, words) = match error {
+            Some(error) if error.is_parse_too_large() => (431, "the head of a request was too large"),
+            Some(error) if error.is_parse() => (400, "something came that is no request"),
+            _ if link.is_slow() => (408, "the head of a request did not come in time"),
+            _ => return,
+        };
+        let ledger = Ledger::new(self, self.id(), None);
+        ledger.status(status);
+        ledger.failed(&words);
+    }
+}
+
+/// Settings for tests.
+#[cfg(test)]
+pub(crate) fn example() -> Settings {
+    Settings {
+        token: Some(sabir_model::Secret::new("token")),
+        hosts: Vec::new(),
+        origins: Vec::new(),
+        limits: crate::settings::Limits::default(),
+        seed: 1,
+        clock: || UNIX_EPOCH,
+    }
+}

@@ -1,0 +1,221 @@
+//! How exchanges end: by the client, by the provider, by the gateway. Each is told once.
+
+use std::time::Duration;
+
+use sabir_call::DraftState;
+use sabir_gateway::{Limits, Settings};
+use sabir_testkit::{Chunks, Reply, Script, Trouble};
+use sabir_wire::Wire;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::town::{FRONTS, Town, body, finished, got, settings, until};
+
+/// An answer with text and a call, in many small pieces.
+fn answer() -> Reply {
+    Reply::text("Let me look.").call("call_1", "read_file", json!({"path": "src/main.rs"})).in_deltas(4)
+}
+
+fn slow(pause: u64) -> Reply {
+    Reply { pause, ..answer().in_chunks(Chunks::Size(200)) }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_at_any_event_leaves_nothing_behind() {
+    let town = Town::new(Script::by(|_, _| slow(15))).await;
+    let mut left = 0;
+    for (front, path) in FRONTS {
+        let whole = town.ask(path, &body(front, "x", true)).await;
+        let ending = if front == Wire::Ollama { "\n" } else { "\n\n" };
+        let events = whole.text().matches(ending).count();
+        assert!(events >= 5, "{}", whole.text());
+        // The last few may be written before the client is seen to have gone.
+        for count in 0..events.min(8) {
+            let mut stream = town.open().await;
+            stream.write_all(&town.request("POST", path, "", &body(front, "x", true).to_string())).await.unwrap();
+            let mut seen = Vec::new();
+            while String::from_utf8_lossy(&seen).matches(ending).count() < count {
+                assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{}", String::from_utf8_lossy(&seen));
+            }
+            drop(stream);
+            left += 1;
+        }
+    }
+    let ends = town.ends(left + FRONTS.len()).await;
+    assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
+    let gone = ends.iter().filter(|end| !end.whole).count();
+    until("the requests to the model to be left", || town.provider.left().len() >= gone).await;
+    assert!(gone >= left / 2, "{gone} of {left}");
+    assert!(ends.iter().all(|end| end.error.is_none()), "{ends:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_the_first_byte_ends_the_request_to_the_model() {
+    let town = Town::new(Script::by(|_, _| slow(40))).await;
+    for streamed in [true, false] {
+        for (front, path) in FRONTS {
+            let before = town.provider.left().len();
+            let mut stream = town.open().await;
+            stream.write_all(&town.request("POST", path, "", &body(front, "x", streamed).to_string())).await.unwrap();
+            let count = town.provider.requests().len();
+            until("the request", || town.provider.requests().len() > count || town.provider.left().len() > before)
+                .await;
+            drop(stream);
+            until("the model to be left", || town.provider.left().len() > before).await;
+        }
+    }
+    let ends = town.ends(2 * FRONTS.len()).await;
+    assert!(ends.iter().all(|end| !end.whole && end.error.is_none()), "{ends:?}");
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_in_the_middle_is_an_error_of_the_front() {
+    let troubles = [
+        Trouble::CutHalf,
+        Trouble::ResetAfter(900),
+        Trouble::TruncateAfter(900),
+        Trouble::EndAfter(900),
+        Trouble::Error { code: "overloaded_error".into(), message: "too much to do".into() },
+    ];
+    let count = troubles.len();
+    let town = Town::new(Script::by(move |turn, _| slow(1).but(troubles[turn % count].clone()))).await;
+    for (front, path) in FRONTS {
+        for number in 0..count {
+            let got = town.ask(path, &body(front, "x", true)).await;
+            let (draft, report) = got.read(front);
+            assert_eq!(got.status, 200, "{got:?}");
+            assert!(report.error.is_some(), "{front} {number}: {}", got.text());
+            assert!(
+                number > 0 || draft.calls().all(|call| call.state != DraftState::Closed),
+                "{front} {number}: {}",
+                got.text()
+            );
+        }
+    }
+    let ends = town.ends(count * FRONTS.len()).await;
+    assert!(ends.iter().all(|end| end.status == 200 && !end.whole && end.error.is_some()), "{ends:?}");
+    assert!(ends.iter().all(|end| end.model == "model"));
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_before_anything_came_is_a_status() {
+    let script = Script::by(|turn, _| match turn % 4 {
+        0 => Reply::status(429),
+        1 => Reply::status(500),
+        2 => Reply::default().but(Trouble::CutAfter(0)),
+        _ => Reply::status(400)
+            .with_body("{\"error\": {\"message\": \"no such tool\", \"type\": \"invalid_request_error\"}}"),
+    });
+    let town = Town::new(script).await;
+    for streamed in [true, false] {
+        for (front, path) in FRONTS {
+            let mut statuses = Vec::new();
+            for _ in 0..4 {
+                statuses.push(town.ask(path, &body(front, "x", streamed)).await.status);
+            }
+            assert_eq!((statuses[0], statuses[3]), (429, 400), "{statuses:?}");
+            assert!(statuses[1..3].iter().all(|status| (500..530).contains(status)), "{statuses:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_in_flight_end_or_say_that_they_were_cut() {
+    let settings = Settings { limits: Limits { drain: Duration::from_secs(2), ..Limits::default() }, ..settings() };
+    let script = Script::by(|_, request| match request.last_words().as_str() {
+        "short" => slow(20),
+        _ => slow(1).but(Trouble::StallAfter(700)),
+    });
+    let mut town = Town::with(script, settings).await;
+    let (mut short, mut endless) = (Vec::new(), Vec::new());
+    for (front, path) in FRONTS {
+        for (words, streams) in [("short", &mut short), ("endless", &mut endless)] {
+            let mut stream = town.open().await;
+            stream.write_all(&town.request("POST", path, "", &body(front, words, true).to_string())).await.unwrap();
+            streams.push((front, stream));
+        }
+    }
+    let mut whole = town.open().await;
+    let asked = body(Wire::Anthropic, "endless", false);
+    whole.write_all(&town.request("POST", "/v1/messages", "", &asked.to_string())).await.unwrap();
+    until("all requests", || town.provider.requests().len() == 2 * FRONTS.len() + 1).await;
+    let idle = town.open().await;
+    town.tell_to_end();
+    // Nobody new is let in while others are being served.
+    let refused = async {
+        while tokio::net::TcpStream::connect(town.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::town::LONG, refused).await.expect("a closed door");
+    for (front, stream) in short {
+        let got = finished(stream).await;
+        let (draft, report) = got.read(front);
+        assert_eq!((report.error, draft.calls().count(), draft.partial()), (None, 1, false), "{}", got.text());
+    }
+    for (front, stream) in endless {
+        let got = finished(stream).await;
+        let (draft, report) = got.read(front);
+        assert!(report.error.is_some_and(|error| error.message.contains("ending")), "{}", got.text());
+        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{}", got.text());
+    }
+    let got = finished(whole).await;
+    assert!(matches!(got.status, 503 | 529), "{got:?}");
+    drop(idle);
+    town.end().await;
+    assert_eq!(town.ends(2 * FRONTS.len() + 1).await.iter().filter(|end| end.whole).count(), FRONTS.len());
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_the_gateway() {
+    let mut town = Town::new(Script::by(|_, _| slow(20))).await;
+    let mut streams = Vec::new();
+    for (front, path) in FRONTS {
+        let mut stream = town.open().await;
+        stream.write_all(&town.request("POST", path, "", &body(front, "x", true).to_string())).await.unwrap();
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains("Let") {
+            assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{}", String::from_utf8_lossy(&seen));
+        }
+        streams.push((front, stream, seen));
+    }
+    town.provider = sabir_testkit::ScriptedProvider::start(Script::new([])).await.unwrap();
+    for (front, mut stream, mut seen) in streams {
+        _ = stream.read_to_end(&mut seen).await;
+        let (draft, report) = got(&seen).read(front);
+        assert!(report.error.is_some(), "{}", String::from_utf8_lossy(&seen));
+        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{}", String::from_utf8_lossy(&seen));
+    }
+    for (front, path) in FRONTS {
+        assert_eq!(town.ask(path, &body(front, "x", true)).await.status, 502);
+    }
+    assert_eq!(town.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn models_can_be_replaced_under_a_stream() {
+    let town = Town::new(Script::by(|_, _| slow(15))).await;
+    let asked = body(Wire::Anthropic, "x", true);
+    let streaming = town.ask("/v1/messages", &asked);
+    let replace = async {
+        until("the request", || !town.provider.requests().is_empty()).await;
+        town.gateway.replace(sabir_gateway::Routes::default().with("other", crate::town::route(&town.provider)));
+        assert_eq!(town.ask("/v1/messages", &asked).await.status, 404);
+        assert!(town.get("/v1/models").await.text().contains("other"));
+    };
+    let (got, ()) = tokio::join!(streaming, replace);
+    assert_eq!(got.read(Wire::Anthropic).0.calls().count(), 1, "{}", got.text());
+}
+
+#[tokio::test]
+async fn what_the_provider_has_no_words_for_is_refused_or_left_out() {
+    let town = Town::new(Script::by(|_, _| Reply::text("hello"))).await;
+    let mut asked = body(Wire::Anthropic, "x", true);
+    asked["messages"][0]["content"] = json!([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}}]);
+    let got = town.ask("/v1/messages", &asked).await;
+    assert_eq!((got.status, got.json()["error"]["type"].as_str()), (400, Some("invalid_request_error")), "{got:?}");
+    assert!(town.provider.requests().is_empty());
+    let mut asked = body(Wire::Anthropic, "x", true);
+    asked["top_k"] = json!(5);
+    assert_eq!(town.ask("/v1/messages", &asked).await.status, 200);
+}

@@ -1,0 +1,206 @@
+//! Clients that are slow, silent, or ask for too much.
+
+use std::time::Duration;
+
+use sabir_gateway::{Limits, Settings};
+use sabir_testkit::{Chunks, Reply, Script};
+use sabir_wire::Wire;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::town::{FRONTS, LONG, TOKEN, Town, body, finished, settings, until};
+
+fn limited(change: impl Fn(&mut Limits)) -> Settings {
+    let mut settings = settings();
+    change(&mut settings.limits);
+    settings
+}
+
+fn hello() -> Script {
+    Script::by(|_, _| Reply::text("hello"))
+}
+
+/// What each front's errors look like.
+fn is_error_of(front: Wire, body: &serde_json::Value) -> bool {
+    match front {
+        Wire::Anthropic => body["type"] == "error" && body["error"]["message"].is_string(),
+        Wire::Ollama => body["error"].is_string(),
+        _ => body["error"]["message"].is_string() && body["error"].get("type").is_some(),
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_in_the_fronts_own_words() {
+    let town = Town::with(hello(), limited(|limits| limits.body = 1 << 20)).await;
+    let large = "x".repeat(50 << 20);
+    for (front, path) in FRONTS {
+        let check = async |request: Vec<u8>, status: u16, words: &str| {
+            let got = town.raw(&request).await;
+            assert_eq!(got.status, status, "{front}: {}", got.text());
+            assert!(is_error_of(front, &got.json()) && got.text().contains(words), "{front}: {}", got.text());
+            assert!(got.head.contains("content-type: application/json"), "{}", got.head);
+        };
+        check(town.request("POST", path, "", &large), 413, "1048576 bytes").await;
+        check(town.request("POST", path, "", "{\"model\": "), 400, "EOF").await;
+        check(town.request("POST", path, "", ""), 400, "body").await;
+        check(town.request("POST", path, "", "[]"), 400, "").await;
+        let mut unknown = body(front, "x", true);
+        unknown["model"] = json!("mode1");
+        check(town.request("POST", path, "", &unknown.to_string()), 404, "mode1").await;
+        check(town.request("GET", path, "", ""), 405, "POST").await;
+        check(town.request("POST", path, "Content-Encoding: zstd\r\n", "{}"), 415, "zstd").await;
+        let chunked = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+            town.address
+        );
+        let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20)).repeat(3);
+        check([chunked.as_bytes(), chunk.as_bytes(), b"0\r\n\r\n"].concat(), 413, "1048576 bytes").await;
+        let got = town.ask(path, &body(front, "x", true)).await;
+        assert_eq!(got.read(front).0.text(), "hello");
+    }
+    let ends = town.ends(FRONTS.len() * 9).await;
+    assert!(
+        ends.iter().all(|end| end.whole == (end.status == 200) && end.error.is_some() == (end.status != 200)),
+        "{ends:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_come_ends_the_connection() {
+    let town = Town::with(hello(), limited(|limits| limits.head = Duration::from_millis(300))).await;
+    let mut slow = town.open().await;
+    let (mut silent, mut other) = (town.open().await, town.open().await);
+    // One byte after the other does not help.
+    let drip = async {
+        for byte in format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nx: {}", town.address, "y".repeat(10_000)).bytes() {
+            if slow.write_all(&[byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("nobody minds");
+    };
+    tokio::time::timeout(LONG, drip).await.unwrap();
+    let mut rest = Vec::new();
+    _ = tokio::time::timeout(LONG, silent.read_to_end(&mut rest)).await.expect("an end");
+    assert!(rest.is_empty());
+    other.shutdown().await.unwrap();
+    let ends = town.ends(1).await;
+    assert_eq!((ends[0].status, ends[0].front), (408, None));
+    assert_eq!(town.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_told_of() {
+    let town = Town::with(hello(), limited(|limits| limits.upload = Duration::from_millis(300))).await;
+    for (front, path) in FRONTS {
+        let mut stream = town.open().await;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nContent-Length: 1000\r\n\r\n{{",
+            town.address
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let got = finished(stream).await;
+        assert_eq!(got.status, 408, "{got:?}");
+        assert!(is_error_of(front, &got.json()), "{got:?}");
+    }
+    assert!(town.ends(FRONTS.len()).await.iter().all(|end| end.status == 408));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_idle_between_requests_is_closed() {
+    let town = Town::with(hello(), limited(|limits| limits.idle = Duration::from_millis(200))).await;
+    let mut stream = town.open().await;
+    let request = format!("GET /v1/models HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\n\r\n", town.address);
+    for _ in 0..2 {
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut piece = vec![0; 4096];
+        assert!(stream.read(&mut piece).await.unwrap() > 100);
+    }
+    assert_eq!(finished(stream).await.head, "");
+    assert_eq!(town.ends(2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn idle_connections_harm_no_stream() {
+    const CONNECTIONS: usize = 40;
+    let settings = limited(|limits| {
+        limits.connections = CONNECTIONS;
+        limits.head = Duration::from_millis(500);
+    });
+    let reply = || Reply { pause: 20, ..Reply::text("word ".repeat(200)).in_deltas(5).in_chunks(Chunks::Size(400)) };
+    let town = Town::with(Script::by(move |_, _| reply()), settings).await;
+    let asked = body(Wire::Anthropic, "x", true);
+    let streaming = town.ask("/v1/messages", &asked);
+    let flood = async {
+        until("the stream", || !town.provider.requests().is_empty()).await;
+        let mut idle = Vec::new();
+        for _ in 0..5 * CONNECTIONS {
+            idle.push(town.open().await);
+        }
+        // Whoever comes behind all of them is served when their time is over.
+        let got = town.get("/v1/models").await;
+        drop(idle);
+        got
+    };
+    let (streamed, got) = tokio::join!(streaming, flood);
+    assert_eq!((streamed.status, got.status), (200, 200));
+    assert_eq!(streamed.read(Wire::Anthropic).0.text(), "word ".repeat(200));
+}
+
+#[tokio::test]
+async fn answers_over_the_limit_are_refused() {
+    let town = Town::with(
+        Script::by(|_, request| {
+            if request.last_words() == "slow" {
+                Reply { pause: 20, ..Reply::text("x".repeat(4000)).in_deltas(20).in_chunks(Chunks::Size(300)) }
+            } else {
+                Reply::text("hello")
+            }
+        }),
+        limited(|limits| limits.answers = 1),
+    )
+    .await;
+    let asked = body(Wire::Anthropic, "slow", true);
+    let slow = town.ask("/v1/messages", &asked);
+    let more = async {
+        until("the stream", || !town.provider.requests().is_empty()).await;
+        for (front, path) in FRONTS {
+            let got = town.ask(path, &body(front, "x", true)).await;
+            let status = if front == Wire::Anthropic { 529 } else { 503 };
+            assert_eq!(got.status, status, "{got:?}");
+            assert!(got.head.contains("retry-after: 1") && is_error_of(front, &got.json()), "{got:?}");
+        }
+    };
+    let (slow, ()) = tokio::join!(slow, more);
+    assert_eq!(slow.read(Wire::Anthropic).0.text().len(), 4000);
+    assert_eq!(town.ask("/v1/messages", &body(Wire::Anthropic, "x", true)).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_holds_the_model_back_and_is_dropped() {
+    let long = || Reply {
+        pause: 1,
+        ..Reply::text("x".repeat(24 << 20)).in_deltas(8 << 10).in_chunks(Chunks::Size(256 << 10))
+    };
+    let town = Town::with(
+        Script::by(move |_, request| if request.last_words() == "long" { long() } else { Reply::text("hello") }),
+        limited(|limits| limits.stalled = Duration::from_secs(2)),
+    )
+    .await;
+    for (front, path) in FRONTS {
+        let mut stalled = town.open().await;
+        stalled.write_all(&town.request("POST", path, "", &body(front, "long", true).to_string())).await.unwrap();
+        let before = town.provider.left().len();
+        // Others are served meanwhile, and in the end the provider is left before its answer was over.
+        assert_eq!(town.ask(path, &body(front, "x", true)).await.read(front).0.text(), "hello");
+        until("the end of the model's answer", || town.provider.left().len() > before).await;
+    }
+    let ends = town.ends(2 * FRONTS.len()).await;
+    assert_eq!(
+        ends.iter().filter(|end| end.status == 200 && !end.whole && end.error.is_none()).count(),
+        FRONTS.len(),
+        "{ends:?}"
+    );
+    assert_eq!(town.metric("sabir_gateway_requests_open").await, 1);
+}

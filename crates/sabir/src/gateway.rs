@@ -1,0 +1,211 @@
+//! `gateway`: models served to any client.
+//!
+//! Everything that a gateway is told comes from here: models, keys, limits, randomness, the clock. What it says goes to standard
+//! output once, where it listens and what to paste into clients, and to standard error for each request.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use sabir_gateway::{Gateway, ServeError, Settings};
+use sabir_model::Secret;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::GatewayArguments;
+use crate::config::Config;
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+pub(crate) use keys::GatewayKeys;
+
+mod keys;
+mod log;
+mod paste;
+mod routes;
+
+/// Where a gateway listens that is told nothing.
+const LISTEN: &str = "127.0.0.1:4747";
+
+/// The variable that holds the token.
+const TOKEN: &str = "SABIR_GATEWAY_TOKEN";
+
+/// What clients must show.
+enum Token {
+    /// It was made here, and is printed.
+    Made(Secret),
+    /// The user knows it, perhaps by the name of a variable.
+    Given(Secret, Option<String>),
+    /// Nothing.
+    None,
+}
+
+/// `sabir gateway`.
+pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
+    let config = Config::load(arguments.config.as_deref())?;
+    let routes = routes::routes(arguments, &config)?;
+    let keys = config.gateway();
+    let token = token(arguments, keys)?;
+    let listen = arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(LISTEN);
+    let settings = Settings {
+        token: token.secret().cloned(),
+        hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
+        origins: keys.origins.clone(),
+        limits: keys.limits(),
+        seed: u64::from_le_bytes(random()?),
+        clock: SystemTime::now,
+    };
+    let names: Vec<String> = routes.names().map(str::to_owned).collect();
+    let (log, pen) = log::start(arguments)?;
+    let gateway = Gateway::new(routes, settings, log);
+    more_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))?;
+    let served = runtime.block_on(async {
+        let unusable = |error| Failure::usage(format!("{listen} cannot be listened on: {error}"));
+        let listener = TcpListener::bind(listen).await.map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let end = ended()?;
+        reload(arguments, &gateway)?;
+        if token.secret().is_some() || address.ip().is_loopback() {
+            print::out(&announced(arguments, address, &token, &names));
+        }
+        if !address.ip().is_loopback() {
+            print::err(&format!("sabir: {address} can be reached from other machines, and is not encrypted\n"));
+        }
+        gateway.serve(listener, end).await.map_err(|error| match error {
+            ServeError::Open(_) => Failure::usage(format!("{error}; leave --no-token out")),
+            error => Failure::internal(error.to_string()),
+        })
+    });
+    // What is still running is dropped with the runtime, and is told of as well.
+    drop(runtime);
+    drop(gateway);
+    pen.put_down();
+    served.map(|()| Exit::Completed)
+}
+
+/// What is said at the start.
+fn announced(arguments: &GatewayArguments, address: SocketAddr, token: &Token, names: &[String]) -> String {
+    let line = format!("listening on http://{address}\n");
+    if arguments.quiet {
+        return match token {
+            Token::Made(token) => format!("{line}token {}\n", token.expose()),
+            _ => line,
+        };
+    }
+    let token = match token {
+        Token::Made(token) => token.expose().to_owned(),
+        Token::Given(_, variable) => format!("${}", variable.as_deref().unwrap_or("TOKEN")),
+        Token::None => "none".to_owned(),
+    };
+    let model = names.first().map_or("MODEL", String::as_str);
+    line + &print::visible(&paste::settings(&paste::Facts { address, token: &token, model, names }))
+}
+
+/// Reads the configuration again whenever the process is sent SIGHUP. One that cannot be used changes nothing.
+fn reload(arguments: &GatewayArguments, gateway: &Gateway) -> Result<(), Failure> {
+    let mut signals = listen(SignalKind::hangup())?;
+    let (arguments, gateway) = (arguments.clone(), gateway.clone());
+    tokio::spawn(async move {
+        while signals.recv().await.is_some() {
+            let arguments = arguments.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                routes::routes(&arguments, &Config::load(arguments.config.as_deref())?)
+            });
+            let words = match read.await {
+                Ok(Ok(routes)) => {
+                    let names = routes.names().collect::<Vec<_>>().join(", ");
+                    gateway.replace(routes);
+                    format!("the configuration was read again; models: {names}")
+                }
+                Ok(Err(failure)) => format!("the models stay as they are: {}", failure.message),
+                Err(_) => "the models stay as they are: the configuration could not be read".to_owned(),
+            };
+            print::err(&print::visible(&format!("sabir: {words}\n")));
+        }
+    });
+    Ok(())
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::internal(format!("signals cannot be heard: {error}")))
+}
+
+/// Resolves when the process is asked to end; at the second time it ends at once.
+fn ended() -> Result<impl Future<Output = ()> + Send, Failure> {
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    Ok(async move {
+        asked(&mut interrupt, &mut terminate).await;
+        tokio::spawn(async move {
+            asked(&mut interrupt, &mut terminate).await;
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        });
+    })
+}
+
+async fn asked(interrupt: &mut Signal, terminate: &mut Signal) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Allows as many open files as the system lets this process have: every answer takes two connections. If that cannot be, the
+/// usual number has to do.
+fn more_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    _ = setrlimit(Resource::Nofile, limit);
+}
+
+impl Token {
+    fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Made(token) | Self::Given(token, _) => Some(token),
+            Self::None => None,
+        }
+    }
+}
+
+/// The token: of the flags, of the file, of the environment, or made here.
+fn token(arguments: &GatewayArguments, keys: &GatewayKeys) -> Result<Token, Failure> {
+    if arguments.no_token {
+        return Ok(Token::None);
+    }
+    if let Some(token) = &arguments.token {
+        return given(Secret::new(token), None);
+    }
+    if let Some(token) = &keys.token {
+        return given(token.clone(), None);
+    }
+    if let Some(variable) = &keys.token_env {
+        let unset = |_| Failure::usage(format!("{variable} holds no token: set it, or leave `token_env` out"));
+        return given(Secret::new(std::env::var(variable).map_err(unset)?), Some(variable));
+    }
+    if let Ok(token) = std::env::var(TOKEN) {
+        return given(Secret::new(token), Some(TOKEN));
+    }
+    let bytes: [u8; 24] = random()?;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Token::Made(Secret::new(format!("sabir-{hex}"))))
+}
+
+fn given(token: Secret, variable: Option<&str>) -> Result<Token, Failure> {
+    if token.is_empty() {
+        let place = variable.unwrap_or("--token");
+        return Err(Failure::usage(format!("the token in {place} is empty: without one a random token is made")));
+    }
+    Ok(Token::Given(token, variable.map(str::to_owned)))
+}
+
+/// Bytes that nobody can guess.
+fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| Failure::internal(format!("/dev/urandom cannot be read: {error}")))?;
+    Ok(bytes)
+}

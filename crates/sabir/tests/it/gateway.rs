@@ -1,0 +1,330 @@
+//! `sabir gateway` as a user runs it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_wire::{Head, Wire};
+use serde_json::{Value, json};
+
+use crate::world::{World, code, stderr};
+
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A gateway that runs. It ends when it is dropped.
+struct Running {
+    child: Child,
+    address: String,
+    /// What it printed at its start.
+    said: String,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        out.read_line(&mut said).unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let Some(address) = said.trim().strip_prefix("listening on http://").map(str::to_owned) else {
+            errors.read_to_string(&mut said).unwrap();
+            panic!("{said}");
+        };
+        let (line, lines) = channel();
+        std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|text| line.send(text).is_ok()));
+        let (rest, more) = channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            for line in out.lines().map_while(Result::ok) {
+                text.push_str(&line);
+                text.push('\n');
+                _ = rest.send(text.clone());
+            }
+        });
+        // All of it comes in one piece.
+        while let Ok(text) = more.recv_timeout(Duration::from_millis(200)) {
+            said = text;
+        }
+        Self { child, address, said, lines }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for a line of standard error with this in it.
+    fn line(&self, part: &str) -> String {
+        let end = Instant::now() + LONG;
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            if line.contains(part) {
+                return line;
+            }
+        }
+        panic!("no line with {part}");
+    }
+
+    fn open(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let (address, length) = (&self.address, body.len());
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nx-api-key: of-tests\r\nConnection: close\r\n");
+        stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        all(self.open(method, path, body))
+    }
+
+    /// The exit code, and how long it took to come.
+    fn ended(mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        let status = self.child.wait().unwrap();
+        (status.code(), start.elapsed())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn all(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn message(model: &str) -> String {
+    let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    json!({"model": model, "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"name": "read_file", "input_schema": parameters}]})
+    .to_string()
+}
+
+/// A gateway in front of that provider, with a known token.
+fn before(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Command {
+    let mut command = world.sabir();
+    command.args(["gateway", "--listen", "127.0.0.1:0", "--token", "of-tests"]).args(arguments);
+    if !arguments.contains(&"--config") {
+        command.args(["--to", &format!("http://{}", provider.address()), "--model", "qwen"]);
+    }
+    command
+}
+
+#[test]
+fn it_listens_here_alone_and_says_how_to_reach_it() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply::text("hello")));
+    let mut command = world.sabir();
+    command.args([
+        "gateway",
+        "--to",
+        &format!("http://{}", provider.address()),
+        "--model",
+        "qwen",
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let (one, two) = (Running::start(&mut command), Running::start(&mut command));
+    assert!(one.address.starts_with("127.0.0.1:"), "{}", one.address);
+    let token = |running: &Running| {
+        let line = running.said.lines().find_map(|line| line.strip_prefix("export ANTHROPIC_AUTH_TOKEN="));
+        line.unwrap_or_else(|| panic!("{}", running.said)).to_owned()
+    };
+    // A token of its own each time, that cannot be guessed.
+    assert!(token(&one) != token(&two) && token(&one).len() > 40);
+    for part in [
+        "ANTHROPIC_BASE_URL",
+        "model_providers.sabir",
+        "openai_compatible",
+        "OPENAI_BASE_URL",
+        "OLLAMA_HOST",
+        "OpenAI Compatible",
+    ] {
+        assert!(one.said.contains(part), "{}", one.said);
+    }
+    assert!(one.said.contains(&format!("http://{}/v1", one.address)));
+    assert!(one.ask("POST", "/v1/messages", &message("qwen")).starts_with("HTTP/1.1 401"));
+    assert!(provider.requests().is_empty());
+}
+
+#[test]
+fn nobody_else_is_served_without_a_token() {
+    let world = World::new();
+    let check = |arguments: &[&str], expected: i32, words: &str| {
+        let output = world.sabir().arg("gateway").args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    };
+    let to = ["--to", "http://127.0.0.1:1", "--model", "m"];
+    check(&[&to[..], &["--listen", "0.0.0.0:0", "--no-token"]].concat(), 2, "a token is needed");
+    check(&[&to[..], &["--listen", "[::]:0", "--no-token"]].concat(), 2, "a token is needed");
+    check(&[&to[..], &["--token", ""]].concat(), 2, "empty");
+    check(&[&to[..], &["--token", "x", "--no-token"]].concat(), 2, "--no-token");
+    check(&[&to[..], &["--listen", "nonsense"]].concat(), 2, "nonsense");
+    check(&[&to[..], &["--mend", "always"]].concat(), 2, "pass, heal, retry");
+    check(&[&to[..], &["--protocol", "nothing"]].concat(), 2, "nothing");
+    check(&[&to[..], &["--wire", "smoke"]].concat(), 2, "openai-responses");
+    check(&[&to[..], &["--key-env", "NO_SUCH_KEY"]].concat(), 2, "NO_SUCH_KEY");
+    check(&["--to", "http://127.0.0.1:1"], 2, "--model");
+    check(&[], 2, "no model to serve");
+}
+
+#[test]
+fn a_model_that_only_writes_text_calls_natively() {
+    let world = World::new();
+    let text = "Let me look.\n<read_file>\n<path>a.rs</path>\n</read_file>";
+    let provider = world.provider(Script::by(move |_, _| Reply::text(text)));
+    let running = Running::start(&mut before(&world, &provider, &["--protocol", "cline", "--explain"]));
+    let got = running.ask("POST", "/v1/messages", &message("qwen"));
+    assert!(
+        got.contains("\"tool_use\"") && got.contains("\"name\":\"read_file\"") && !got.contains("<read_file>"),
+        "{got}"
+    );
+    assert!(running.line("taught in cline").starts_with("sabir_"));
+    let line = running.line("anthropic qwen 200");
+    assert!(line.contains("1 call") && !line.contains("a.rs"), "{line}");
+    let asked = &provider.requests()[0];
+    assert_eq!((asked.path.as_str(), asked.body.get("tools")), ("/v1/chat/completions", None));
+    assert!(asked.body.to_string().contains("<read_file>"));
+}
+
+#[test]
+fn it_ends_in_time_and_says_so_to_its_clients() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| {
+        Reply::text("Let me look.")
+            .call("c", "read_file", json!({"path": "a"}))
+            .in_deltas(3)
+            .but(Trouble::StallAfter(500))
+    }));
+    let file = world.write(
+        "gateway.toml",
+        &format!(
+            "[gateway.limits]\ndrain_seconds = 1\n[gateway.models.qwen]\nto = \"http://{}\"\n",
+            provider.address()
+        ),
+    );
+    for signal in [Signal::TERM, Signal::INT] {
+        let running =
+            Running::start(&mut before(&world, &provider, &["--config", file.to_str().unwrap(), "--log", "json"]));
+        let mut streams: Vec<_> = (0..20).map(|_| running.open("POST", "/v1/messages", &message("qwen"))).collect();
+        for stream in &mut streams {
+            assert!(stream.read(&mut [0; 400]).unwrap() > 0);
+        }
+        running.signal(signal);
+        for stream in streams {
+            let rest = all(stream);
+            assert!(rest.contains("event: error") && rest.contains("ending"), "{rest}");
+        }
+        let line: Value = serde_json::from_str(&running.line("\"status\"")).unwrap();
+        assert_eq!((&line["status"], &line["whole"]), (&json!(200), &json!(false)));
+        let (code, took) = running.ended();
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+}
+
+#[test]
+fn its_configuration_is_read_again_under_streams() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply {
+        pause: 60,
+        ..Reply::text("word ".repeat(40)).in_deltas(5).in_chunks(Chunks::Size(200))
+    }));
+    let models = |names: &str| {
+        names.split(' ').fold(String::new(), |text, name| {
+            format!(
+                "{text}[gateway.models.{name}]\nto = \"http://{}#behind\"\nprotocol = \"cline\"\n",
+                provider.address()
+            )
+        })
+    };
+    let file = world.write("gateway.toml", &models("one"));
+    let running = Running::start(&mut before(&world, &provider, &["--config", file.to_str().unwrap()]));
+    let mut stream = running.open("POST", "/v1/messages", &message("one"));
+    assert!(stream.read(&mut [0; 200]).unwrap() > 0);
+    world.write("gateway.toml", &models("two three"));
+    running.signal(Signal::HUP);
+    assert!(running.line("read again").contains("three, two"));
+    assert!(running.ask("POST", "/v1/messages", &message("one")).starts_with("HTTP/1.1 404"));
+    assert!(running.ask("GET", "/v1/models", "").contains("three"));
+    world.write("gateway.toml", &models("four").replace("protocol", "protokol"));
+    running.signal(Signal::HUP);
+    let line = running.line("stay as they are");
+    assert!(line.contains("line 3, column 1") && line.contains("protokol"), "{line}");
+    assert!(running.ask("GET", "/v1/models", "").contains("three"));
+    let rest = all(stream);
+    assert!(rest.contains("message_stop"), "{rest}");
+    assert!(provider.requests().iter().all(|request| request.body["model"] == "behind"));
+}
+
+#[test]
+fn what_cannot_be_meant_in_the_configuration_is_named() {
+    let world = World::new();
+    let check = |text: &str, words: &str| {
+        let file = world.write("gateway.toml", text);
+        let output = world.sabir().args(["gateway", "--config", file.to_str().unwrap()]).output().unwrap();
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{text}: {}", stderr(&output));
+    };
+    let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
+    check("[gateway]\nlissen = \"x\"\n", "line 2, column 1: unknown field `lissen`");
+    check("[gateway.limits]\nbody = 1\n", "line 2, column 1: unknown field `body`");
+    check(&format!("{model}mend = \"retry 0\"\n"), "line 3, column 8: `[secret]` is no way to mend");
+    check(&format!("{model}wire = \"smoke\"\n"), "[gateway.models.m]: `smoke` is no wire");
+    check("[gateway.models.m]\nto = \"nobody/x\"\n", "[gateway.models.m]: the model `nobody/x` is unknown");
+    check("[gateway.models.m]\nto = \"openai/x\"\nwire = \"gemini\"\n", "belong to an address");
+    check(&format!("{model}aliases = [\"x\", \"x\"]\n"), "`x` is the name of two models");
+    check(&format!("[gateway]\ntoken_env = \"NO_TOKEN\"\n{model}"), "NO_TOKEN holds no token");
+    check(&format!("[gateway]\ntoken = \"abcdefgh\"\n{model}"), "chmod 600");
+    // The file keeps its mode from here on.
+    let file = world.write("gateway.toml", "");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    check(&format!("{model}[gateway]\ntoken = \"t\"\ntoken_env = \"T\"\n"), "one of token and token_env");
+}
+
+#[test]
+fn slow_clients_cost_little_memory() {
+    const CLIENTS: usize = 30;
+    let world = World::new();
+    let head = Head { id: "x".into(), model: "qwen".into(), ..Head::default() };
+    let stream = Reply::text("x".repeat(16 << 20)).in_deltas(16 << 10).stream(Wire::OpenAiChat, head);
+    let body = String::from_utf8(stream).unwrap();
+    let provider = world.provider(Script::by(move |_, _| {
+        Reply::default().but(Trouble::Body { content_type: Some("text/event-stream".into()), body: body.clone() })
+    }));
+    let running = Running::start(&mut before(&world, &provider, &["--log", "off"]));
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().to_owned();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
+    };
+    let before = resident();
+    let mut slow: Vec<_> = (0..CLIENTS).map(|_| running.open("POST", "/v1/messages", &message("qwen"))).collect();
+    for stream in &mut slow {
+        assert!(stream.read(&mut [0; 1]).unwrap() > 0);
+    }
+    // Each takes a byte now and then; nobody else has to wait for them.
+    for _ in 0..5 {
+        for stream in &mut slow {
+            assert!(stream.read(&mut [0; 1]).unwrap() > 0);
+        }
+        assert!(running.ask("GET", "/v1/models", "").contains("qwen"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let grown = resident().saturating_sub(before);
+    // Whole, the answers would be 16 MiB for each.
+    assert!(grown < 2 * CLIENTS, "{grown} MiB for {CLIENTS} clients");
+}

@@ -1,3 +1,5 @@
+//! The mender between answers that are played and a draft of what a client would get.
+
 use std::sync::Mutex;
 
 use proptest::prelude::*;

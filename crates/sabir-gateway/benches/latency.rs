@@ -4,6 +4,8 @@
 //! the provider sends the first byte of the argument to the client's first delta of arguments, the same for the value's own first
 //! byte, and the most bytes of the value that the client still lacked when the next piece was due.
 
+#![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
+
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};

@@ -30,6 +30,8 @@ pub(crate) enum Refusal {
     TooLarge(usize),
     #[error("the body of the request came too slowly: it was not there after {0} seconds")]
     TooSlow(u64),
+    #[error("bodies that are encoded as `{0}` are not read here: send it as it is")]
+    Encoded(String),
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
@@ -65,6 +67,7 @@ impl Refusal {
             Self::Method(..) => of(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error"),
             Self::TooLarge(_) => of(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Self::TooSlow(_) => of(StatusCode::REQUEST_TIMEOUT, "timeout_error"),
+            Self::Encoded(_) => of(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error"),
             Self::Malformed(_) => of(StatusCode::BAD_REQUEST, "invalid_request_error"),
             Self::Busy(_) => of(StatusCode::SERVICE_UNAVAILABLE, "overloaded_error"),
         }

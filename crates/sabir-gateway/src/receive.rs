@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The body of a request.
 pub(crate) async fn body(parts: &Parts, mut body: Body, limits: &Limits) -> Result<Bytes, Refusal> {
+    if let Some(coding) = coding(&parts.headers) {
+        discard(&parts.headers, body, limits).await;
+        return Err(Refusal::Encoded(coding));
+    }
     let length = length(&parts.headers);
     if length.is_some_and(|length| length > limits.body) {
         discard(&parts.headers, body, limits).await;
@@ -59,6 +63,12 @@ pub(crate) async fn discard(headers: &HeaderMap, mut body: Body, limits: &Limits
             return;
         }
     }
+}
+
+/// How the body is encoded, if it is.
+fn coding(headers: &HeaderMap) -> Option<String> {
+    let coding = headers.get(header::CONTENT_ENCODING)?.to_str().unwrap_or("?");
+    (!coding.eq_ignore_ascii_case("identity")).then(|| coding.chars().take(40).collect())
 }
 
 fn length(headers: &HeaderMap) -> Option<usize> {

@@ -73,6 +73,9 @@ pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
         if token.secret().is_some() || address.ip().is_loopback() {
             print::out(&announced(arguments, address, &token, &names));
         }
+        if !address.ip().is_loopback() {
+            print::err(&format!("sabir: {address} can be reached from other machines, and is not encrypted\n"));
+        }
         gateway.serve(listener, end).await.map_err(|error| match error {
             ServeError::Open(_) => Failure::usage(format!("{error}; leave --no-token out")),
             error => Failure::internal(error.to_string()),

@@ -9,7 +9,7 @@ use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::town::{FRONTS, Town, body, finished, settings, until};
+use crate::town::{FRONTS, Town, body, finished, got, settings, until};
 
 /// An answer with text and a call, in many small pieces.
 fn answer() -> Reply {
@@ -164,6 +164,32 @@ async fn answers_in_flight_end_or_say_that_they_were_cut() {
     drop(idle);
     town.end().await;
     assert_eq!(town.ends(2 * FRONTS.len() + 1).await.iter().filter(|end| end.whole).count(), FRONTS.len());
+}
+
+#[tokio::test]
+async fn a_provider_that_dies_in_the_middle_of_a_call_ends_the_stream_and_not_the_gateway() {
+    let mut town = Town::new(Script::by(|_, _| slow(20))).await;
+    let mut streams = Vec::new();
+    for (front, path) in FRONTS {
+        let mut stream = town.open().await;
+        stream.write_all(&town.request("POST", path, "", &body(front, "x", true).to_string())).await.unwrap();
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen).contains("Let") {
+            assert!(stream.read_buf(&mut seen).await.unwrap() > 0, "{}", String::from_utf8_lossy(&seen));
+        }
+        streams.push((front, stream, seen));
+    }
+    town.provider = sabir_testkit::ScriptedProvider::start(Script::new([])).await.unwrap();
+    for (front, mut stream, mut seen) in streams {
+        _ = stream.read_to_end(&mut seen).await;
+        let (draft, report) = got(&seen).read(front);
+        assert!(report.error.is_some(), "{}", String::from_utf8_lossy(&seen));
+        assert!(draft.calls().all(|call| call.state != DraftState::Closed), "{}", String::from_utf8_lossy(&seen));
+    }
+    for (front, path) in FRONTS {
+        assert_eq!(town.ask(path, &body(front, "x", true)).await.status, 502);
+    }
+    assert_eq!(town.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
         unknown["model"] = json!("mode1");
         check(town.request("POST", path, "", &unknown.to_string()), 404, "mode1").await;
         check(town.request("GET", path, "", ""), 405, "POST").await;
+        check(town.request("POST", path, "Content-Encoding: zstd\r\n", "{}"), 415, "zstd").await;
         let chunked = format!(
             "POST {path} HTTP/1.1\r\nHost: {}\r\nx-api-key: {TOKEN}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
             town.address
@@ -57,7 +58,7 @@ async fn what_is_wrong_is_told_in_the_fronts_own_words() {
         let got = town.ask(path, &body(front, "x", true)).await;
         assert_eq!(got.read(front).0.text(), "hello");
     }
-    let ends = town.ends(FRONTS.len() * 8).await;
+    let ends = town.ends(FRONTS.len() * 9).await;
     assert!(
         ends.iter().all(|end| end.whole == (end.status == 200) && end.error.is_some() == (end.status != 200)),
         "{ends:?}"

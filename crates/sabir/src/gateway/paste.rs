@@ -21,7 +21,10 @@ const CLIENTS: [(&str, &str); 8] = [
         "export ANTHROPIC_BASE_URL={url}
 export ANTHROPIC_AUTH_TOKEN={token}
 export ANTHROPIC_MODEL={model}
+export ANTHROPIC_DEFAULT_OPUS_MODEL={model}
+export ANTHROPIC_DEFAULT_SONNET_MODEL={model}
 export ANTHROPIC_DEFAULT_HAIKU_MODEL={model}
+unset ANTHROPIC_API_KEY
 claude",
     ),
     (

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sabir_testkit::{Chunks, Reply, Script, ScriptedProvider, Trouble};
+use sabir_wire::{Head, Wire};
 use serde_json::{Value, json};
 
 use crate::world::{World, code, stderr};
@@ -220,7 +221,7 @@ fn it_ends_in_time_and_says_so_to_its_clients() {
             Running::start(&mut before(&world, &provider, &["--config", file.to_str().unwrap(), "--log", "json"]));
         let mut streams: Vec<_> = (0..20).map(|_| running.open("POST", "/v1/messages", &message("qwen"))).collect();
         for stream in &mut streams {
-            assert_eq!(stream.read(&mut [0; 400]).unwrap() > 0, true);
+            assert!(stream.read(&mut [0; 400]).unwrap() > 0);
         }
         running.signal(signal);
         for stream in streams {
@@ -298,8 +299,12 @@ fn what_cannot_be_meant_in_the_configuration_is_named() {
 fn slow_clients_cost_little_memory() {
     const CLIENTS: usize = 30;
     let world = World::new();
-    let text = || "x".repeat(8 << 20);
-    let provider = world.provider(Script::by(move |_, _| Reply::text(text()).in_deltas(16 << 10)));
+    let head = Head { id: "x".into(), model: "qwen".into(), ..Head::default() };
+    let stream = Reply::text("x".repeat(16 << 20)).in_deltas(16 << 10).stream(Wire::OpenAiChat, head);
+    let body = String::from_utf8(stream).unwrap();
+    let provider = world.provider(Script::by(move |_, _| {
+        Reply::default().but(Trouble::Body { content_type: Some("text/event-stream".into()), body: body.clone() })
+    }));
     let running = Running::start(&mut before(&world, &provider, &["--log", "off"]));
     let resident = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
@@ -320,6 +325,6 @@ fn slow_clients_cost_little_memory() {
         std::thread::sleep(Duration::from_millis(200));
     }
     let grown = resident().saturating_sub(before);
-    // Undivided, the answers would be 8 MiB for each.
+    // Whole, the answers would be 16 MiB for each.
     assert!(grown < 2 * CLIENTS, "{grown} MiB for {CLIENTS} clients");
 }

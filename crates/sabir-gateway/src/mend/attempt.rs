@@ -65,7 +65,7 @@ pub(crate) struct Call {
 
 pub(crate) enum Way {
     /// It goes out as it comes.
-    Going(Outgoing),
+    Going(Box<Outgoing>),
     /// It waits, in the draft.
     Waiting,
     /// It has gone out.

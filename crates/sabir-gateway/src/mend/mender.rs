@@ -142,7 +142,7 @@ impl<'n, S: Sink> Mender<'n, S> {
                 self.diary.mended(rule, &tool);
             }
             let outgoing = self.open(&call, &tool);
-            call.way = Way::Going(outgoing);
+            call.way = Way::Going(Box::new(outgoing));
         } else if self.terms.tries == 0 {
             self.attempt.draft.event(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
         }

@@ -1,3 +1,5 @@
+//! The mender between answers that are played and a draft of what a client would get.
+
 use std::sync::Mutex;
 
 use proptest::prelude::*;
@@ -61,8 +63,11 @@ impl Outcome {
     }
 }
 
+/// One answer of the model.
+type Answer<'a> = &'a dyn Fn(&mut dyn Sink);
+
 /// Plays each answer as long as one is asked for.
-fn mended(request: &Request, mending: Mending, answers: &[&dyn Fn(&mut dyn Sink)]) -> Outcome {
+fn mended(request: &Request, mending: Mending, answers: &[Answer<'_>]) -> Outcome {
     let tell = |_: Note<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.event(event);
@@ -150,7 +155,8 @@ fn calls_of_every_dialect_are_typed_however_they_are_split() {
             let letters: Vec<&str> = text.split_inclusive(|_| true).collect();
             check(&letters);
             for (at, _) in text.char_indices().filter(|_| content == "\nline\n") {
-                check(&[&text[..at], &text[at..]]);
+                let (head, tail) = text.split_at(at);
+                check(&[head, tail]);
             }
         }
     }
@@ -414,16 +420,17 @@ fn a_cut_call_ends_in_an_error_wherever_it_is_cut() {
     for dialect in dialects() {
         let text = spelled(dialect.name, &[("edit_file", json!({"path": "a.rs", "content": "fn main() {}\n"}))]);
         for (at, _) in text.char_indices() {
+            let (text, _) = text.split_at(at);
             for why in [Cut::Limit, Cut::Ended].into_iter().take(1 + usize::from(at % 8 == 0)) {
-                let outcome = mended(&native(), Mending::Heal, &[&read(&[&text[..at]], why)]);
+                let outcome = mended(&native(), Mending::Heal, &[&read(&[text], why)]);
                 if let Some(error) = &outcome.error {
-                    assert_eq!((outcome.calls().len(), outcome.stop()), (0, None), "{}: {}", dialect.name, &text[..at]);
+                    assert_eq!((outcome.calls().len(), outcome.stop()), (0, None), "{}: {}", dialect.name, text);
                     let kind = if why == Cut::Limit { ModelErrorKind::Rejected } else { ModelErrorKind::Format };
-                    assert_eq!(error.kind, kind, "{}", &text[..at]);
+                    assert_eq!(error.kind, kind, "{}", text);
                 } else if !outcome.calls().is_empty() {
                     // Only what may be left out is missing: brackets and tags behind a call that is whole.
                     let expected = [r#"edit_file {"path":"a.rs","content":"fn main() {}\n"}"#];
-                    assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, &text[..at]);
+                    assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);
                 }
             }
         }
@@ -519,7 +526,7 @@ proptest! {
         let mut at: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len()))).collect();
         at.sort_unstable();
         let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
-        let pieces: Vec<&str> = bounds.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+        let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
         let outcome = mended(&native(), Mending::Heal, &[&read(&pieces, Cut::Ended)]);
         let expected = [format!("edit_file {arguments}"), format!("stop {}", Value::Object(Map::new()))];
         prop_assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);

@@ -1,0 +1,131 @@
+//! How soon a client sees an argument that its model is still writing: 100 KiB over five seconds, over real sockets.
+//!
+//! `cargo bench -p sabir-gateway --bench latency` prints, for each spelling of the call, the milliseconds from the moment at which
+//! the provider sends the first byte of the argument to the client's first delta of arguments, the same for the value's own first
+//! byte, and the most bytes of the value that the client still lacked when the next piece was due.
+
+#![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use sabir_call::{Event, Protocol};
+use sabir_gateway::{Gateway, Limits, Mending, Quiet, Route, Routes, Settings};
+use sabir_model::{Callers, HttpModel, Provider};
+use sabir_wire::{Close, Decoder, Wire};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const PIECES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(100);
+const PIECE: usize = 2048;
+
+/// A spelling: its name, and what stands before and behind the value.
+const SPELLINGS: [(&str, &str, &str); 5] = [
+    ("native", "{\"content\": \"", "\"}"),
+    ("hermes", "<tool_call>\n{\"name\": \"write\", \"arguments\": {\"content\": \"", "\"}}\n</tool_call>"),
+    ("cline", "<write><content>", "</content></write>"),
+    ("cline, on lines of its own", "<write>\n<content>\n", "\n</content>\n</write>"),
+    (
+        "qwen3_coder",
+        "<tool_call>\n<function=write>\n<parameter=content>\n",
+        "\n</parameter>\n</function>\n</tool_call>",
+    ),
+];
+
+#[tokio::main]
+async fn main() -> io::Result<()> {
+    // `cargo test` builds this too, and has no five seconds for each row.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    println!("| spelling | first delta, ms | first byte of the value, ms | held back, bytes |");
+    println!("| --- | --- | --- | --- |");
+    for (name, open, close) in SPELLINGS {
+        let (delta, byte, held) = measure(name == "native", open, close).await?;
+        println!("| {name} | {:.1} | {:.1} | {held} |", delta.as_secs_f64() * 1e3, byte.as_secs_f64() * 1e3);
+    }
+    Ok(())
+}
+
+async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration, Duration, usize)> {
+    let provider = TcpListener::bind("127.0.0.1:0").await?;
+    let base_url = format!("http://{}/v1", provider.local_addr()?);
+    let model = HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None)).callers(Callers::Many);
+    let (id, protocol) = ("behind".to_owned(), Protocol::Native);
+    let route = Route { model: Arc::new(model), id, protocol, mending: Mending::Heal, back: None };
+    let (token, hosts, origins, limits) = (None, Vec::new(), Vec::new(), Limits::default());
+    let settings = Settings { token, hosts, origins, limits, seed: 1, clock: || UNIX_EPOCH };
+    let gateway = Gateway::new(Routes::default().with("model", route), settings, Quiet);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
+
+    let parameters = json!({"type": "object", "properties": {"content": {"type": "string"}}});
+    let tool = json!({"type": "function", "function": {"name": "write", "parameters": parameters}});
+    let messages = json!([{"role": "user", "content": "go"}]);
+    let body = json!({"model": "model", "stream": true, "messages": messages, "tools": [tool]}).to_string();
+    let mut client = TcpStream::connect(address).await?;
+    let head = format!("Host: {address}\r\nConnection: close\r\nContent-Length: {}", body.len());
+    client.write_all(format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").as_bytes()).await?;
+
+    let (mut stream, _) = provider.accept().await?;
+    stream.set_nodelay(true)?;
+    let _ = stream.read_buf(&mut Vec::with_capacity(64 << 10)).await?;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").await?;
+    if native {
+        let call = json!({"index": 0, "id": "c", "function": {"name": "write", "arguments": ""}});
+        say(&mut stream, &json!({"tool_calls": [call]})).await?;
+    }
+    speak(&mut stream, native, open).await?;
+    let start = Instant::now();
+    let (mut bytes, mut first, mut byte, mut held) = (Vec::new(), None, None, 0);
+    let piece = "0123456789abcdef".repeat(PIECE / 16);
+    for count in 1..=PIECES {
+        speak(&mut stream, native, &piece).await?;
+        let due = Instant::now() + PAUSE;
+        let mut seen = (false, 0);
+        while let Ok(read) = tokio::time::timeout_at(due.into(), client.read_buf(&mut bytes)).await {
+            read?;
+            seen = arguments(&bytes);
+            first = first.or(seen.0.then(|| start.elapsed()));
+            byte = byte.or((seen.1 > 0).then(|| start.elapsed()));
+        }
+        held = held.max((count * PIECE).saturating_sub(seen.1));
+    }
+    speak(&mut stream, native, close).await?;
+    Ok((first.unwrap_or_default(), byte.unwrap_or_default(), held))
+}
+
+async fn speak(stream: &mut TcpStream, native: bool, text: &str) -> io::Result<()> {
+    if native {
+        return say(stream, &json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]})).await;
+    }
+    say(stream, &json!({"content": text})).await
+}
+
+async fn say(stream: &mut TcpStream, delta: &Value) -> io::Result<()> {
+    let chunk = json!({"choices": [{"index": 0, "delta": delta}]});
+    stream.write_all(format!("data: {chunk}\n\n").as_bytes()).await
+}
+
+/// Whether an argument has begun, and how many bytes of it the client has.
+fn arguments(bytes: &[u8]) -> (bool, usize) {
+    // The lines around the chunks of the transfer are no events, and are not counted.
+    let text: String = String::from_utf8_lossy(bytes)
+        .lines()
+        .filter(|line| line.starts_with("data: "))
+        .fold(String::new(), |text, line| format!("{text}{line}\n\n"));
+    let (mut begun, mut count) = (false, 0);
+    let mut sink = |event: Event<'_>| match event {
+        Event::ArgStart { .. } => begun = true,
+        Event::ArgDelta { text, .. } => count += text.len(),
+        _ => {}
+    };
+    let mut decoder = Decoder::new(Wire::OpenAiChat);
+    decoder.push(text.as_bytes(), &mut sink);
+    let _ = decoder.finish(Close::Clean, &mut sink);
+    (begun, count)
+}

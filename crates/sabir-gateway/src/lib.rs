@@ -5,7 +5,7 @@
 //! stream.
 //!
 //! The main decision: **an answer is made while it is taken.** Nothing runs beside a response: its body *is* the request to
-//! the model ([`answer`]). When the client reads slowly, less is read from the model; when it leaves, the body is dropped
+//! the model (`answer.rs`). When the client reads slowly, less is read from the model; when it leaves, the body is dropped
 //! and the request to the model with it. There is no queue that could grow and no task that could stay.
 //!
 //! ```text

@@ -74,8 +74,9 @@ mod tests {
             (ollama::NAME, ollama::incoming::MEMBERS),
         ];
         for (name, members) in fronts {
-            let start = document.find(&format!("\n`{name}`: ")).unwrap_or_else(|| panic!("no paragraph of {name}"));
-            let paragraph = document[start + 1..].split("\n\n").next().unwrap_or_default();
+            let (_, paragraph) =
+                document.split_once(&format!("\n`{name}`: ")).unwrap_or_else(|| panic!("no paragraph of {name}"));
+            let paragraph = paragraph.split("\n\n").next().unwrap_or_default();
             // Four sentences: what is read, what says nothing, what is left out, what is refused.
             let sentence = |word: &str| {
                 let text = paragraph.replace('\n', " ");

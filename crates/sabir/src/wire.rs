@@ -2,8 +2,8 @@
 
 use sabir_call::dialect::dialect;
 use sabir_call::{
-    Draft, Message, Parallel, Part, Request, Role, Sampling, Server, Thinking, ToolChoice, ToolSet, ToolSpec, Usage,
-    render_request,
+    Draft, Message, Parallel, Part, Protocol, Request, Role, Sampling, Server, Thinking, ToolChoice, ToolSet, ToolSpec,
+    Usage, render_request,
 };
 use sabir_check::Checker;
 use sabir_wire::{Close, Decoder, Form, Note, Wire};
@@ -110,20 +110,26 @@ pub(crate) fn encode(arguments: &EncodeArguments) -> Result<Exit, Failure> {
     if let Some(model) = &arguments.model {
         request.model.clone_from(model);
     }
-    let protocol = arguments.protocol.as_deref().unwrap_or("native");
-    if protocol != "native" {
-        let dialect = dialect(protocol).ok_or_else(|| dialects::unknown(protocol, "native, "))?;
-        request = render_request(&request, dialect);
-    }
     let form = Form {
         streamed: !arguments.whole,
         cached: arguments.cached,
         thought_field: arguments.thought_field.clone(),
         ..Form::default()
     };
+    let protocol = arguments.protocol.as_deref().unwrap_or("native");
+    let prompted = match protocol {
+        "native" => None,
+        name => Some(dialect(name).ok_or_else(|| dialects::unknown(name, "native, "))?),
+    };
+    if prompted.is_some() {
+        request.protocol = Protocol::Prompted(protocol.to_owned());
+    }
     notes.extend(wire.weigh(&request, &form).map_err(|error| Failure::usage(format!("{}, {error}", wire.name())))?);
     for note in &notes {
         print::err(&format!("note: {note}\n"));
+    }
+    if let Some(dialect) = prompted {
+        request = render_request(&request, dialect);
     }
     let body = wire.encode_request(&request, &form);
     let path = wire.endpoint(&request.model, form.streamed);

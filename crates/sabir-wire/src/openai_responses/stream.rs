@@ -164,7 +164,11 @@ impl Stream {
         }
     }
 
+    /// An error; an event of its own and the failed response behind it tell the same one.
     fn error(&mut self, error: Option<ProviderError>, out: &mut dyn Sink) {
+        if self.status.error.is_some() {
+            return self.calls.poison();
+        }
         reported(error, &mut self.status, &mut self.calls, out);
     }
 

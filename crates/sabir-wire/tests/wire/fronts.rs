@@ -87,8 +87,8 @@ fn claude_code_is_understood() {
     }
 }
 
-#[test]
-fn codex_is_understood() {
+/// A request of Codex's, and its tool for patches.
+fn codex() -> (Value, Value) {
     let grammar = json!({"type": "grammar", "syntax": "lark", "definition": "start: begin_patch"});
     let patch = json!({"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": grammar});
     let body = json!({
@@ -114,6 +114,12 @@ fn codex_is_understood() {
             {"type": "function_call_output", "call_id": "call_3", "output": "none"},
         ],
     });
+    (body, patch)
+}
+
+#[test]
+fn codex_is_understood() {
+    let (body, patch) = codex();
     let incoming = take(Wire::OpenAiResponses, &body, &[]);
     let request = &incoming.request;
     assert_eq!(request.system, "You are Codex.\n\nBe careful.");
@@ -442,6 +448,10 @@ fn a_failed_response_is_told_in_both_ways() {
     );
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"], json!({"code": "context_length_exceeded", "message": "too long"}));
+    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    decoder.push(&bytes, &mut draft);
+    let report = decoder.finish(Close::Clean, &mut draft);
+    assert_eq!((report.error.unwrap().kind, draft.faults.len()), (ModelErrorKind::TooLong, 1), "one error, told twice");
 }
 
 #[test]

@@ -88,3 +88,25 @@ fn what_is_no_request_is_told() {
         &["messages[0].role"],
     );
 }
+
+#[test]
+fn what_a_wire_cannot_say_is_noted_or_refused() {
+    let world = World::new();
+    let check = |arguments: &[&str], members: &Value, code: i32, words: &[&str]| {
+        let mut body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let output = world.piped(&[&["wire", "encode", "--from", "anthropic"], arguments].concat(), &body.to_string());
+        let error = crate::world::stderr(&output);
+        assert_eq!(crate::world::code(&output), code, "{error}");
+        assert!(words.iter().all(|word| error.contains(word)), "{words:?} in {error}");
+    };
+    let odd = json!({"top_k": 5, "context_management": {"edits": [1]}});
+    check(&["--wire", "openai-chat"], &odd, 0, &["note: top_k: openai-chat", "note: context_management: left out"]);
+    check(&["--wire", "gemini"], &json!({"container": "c"}), 2, &["standard input", "container", "nothing is kept"]);
+    let search = json!({"type": "web_search_20250305", "name": "web_search"});
+    let tool = json!({"name": "f", "input_schema": {"type": "object"}});
+    for arguments in [&["--wire", "openai-chat"][..], &["--wire", "anthropic", "--protocol", "cline"]] {
+        check(arguments, &json!({"tools": [search, tool]}), 0, &["note: tools: left out: `web_search_20250305`"]);
+        check(arguments, &json!({"tools": [search]}), 2, &["no other tool is asked for"]);
+    }
+}

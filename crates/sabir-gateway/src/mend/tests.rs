@@ -289,6 +289,29 @@ fn an_undeclared_tool_waits_for_its_arguments() {
 }
 
 #[test]
+fn special_tokens_in_thoughts_are_calls() {
+    let arguments = json!({"path": "a", "count": 2});
+    let thought = format!("I edit. {}", spelled("kimi", &[("edit_file", arguments.clone())]));
+    let tools = tools();
+    let answer = |sink: &mut dyn Sink| {
+        let mut reader = Prompted::new(Selection::AUTO, &tools, |event: Event<'_>| sink.event(event));
+        for text in sabir_wire::pieces(&thought, 5) {
+            reader.event(Event::Thought { text });
+        }
+        let _ = reader.finish(Cut::Ended);
+    };
+    for mending in [Mending::Heal, Mending::Retry(1)] {
+        let outcome = mended(&native(), mending, &[&answer]);
+        assert_eq!(outcome.calls(), [format!("edit_file {arguments}")], "{mending}");
+        let thoughts = outcome.draft.parts.iter().filter_map(|part| match part {
+            sabir_call::DraftPart::Thought(text) => Some(text.as_str()),
+            _ => None,
+        });
+        assert_eq!(thoughts.collect::<String>().trim_end(), "I edit.", "{mending}");
+    }
+}
+
+#[test]
 fn a_call_told_twice_goes_out_once() {
     let arguments = json!({"path": "a", "list": ["x", "y"]});
     let as_text = spelled("hermes", &[("edit_file", arguments.clone())]);

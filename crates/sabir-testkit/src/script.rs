@@ -34,6 +34,8 @@ pub struct Reply {
     pub chunks: Chunks,
     /// Milliseconds between two of these pieces.
     pub pause: u64,
+    /// Words that the request must hold; otherwise it is answered with an error.
+    pub expects: Option<String>,
     /// A dialect in which calls are written as words; `None`: they are calls of the wire.
     pub dialect: Option<String>,
     /// What goes wrong.

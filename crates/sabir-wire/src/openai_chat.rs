@@ -88,13 +88,32 @@ pub(crate) fn stop_reason(word: &str) -> StopReason {
     stop::reason(&REASONS, word)
 }
 
-/// The word for a reason: the provider's own if it is one of this wire's, else the usual one.
+/// The words that clients know. Others of the list are read from servers that have them, and not written.
+const WORDS: [&str; 5] = ["stop", "tool_calls", "function_call", "length", "content_filter"];
+
+/// The word for a reason: the provider's own if it is one that clients know, else the usual one.
 pub(crate) fn stop_word(reason: StopReason, raw: &str) -> &str {
-    if reason == StopReason::Other || REASONS.contains(&(raw, reason)) {
+    if reason == StopReason::Other || WORDS.contains(&raw) && REASONS.contains(&(raw, reason)) {
         return raw;
     }
     match reason {
         StopReason::Sequence => "stop",
         _ => stop::word(&REASONS, reason).unwrap_or("stop"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_words_that_clients_know_are_written() {
+        let check = |reason, raw: &str, expected: &str| assert_eq!(stop_word(reason, raw), expected, "{raw}");
+        check(StopReason::End, "end_turn", "stop");
+        check(StopReason::Calls, "tool_use", "tool_calls");
+        check(StopReason::Calls, "function_call", "function_call");
+        check(StopReason::Length, "MAX_TOKENS", "length");
+        check(StopReason::Refused, "refusal", "content_filter");
+        check(StopReason::Other, "insufficient_system_resource", "insufficient_system_resource");
     }
 }

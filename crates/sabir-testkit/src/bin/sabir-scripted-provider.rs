@@ -3,14 +3,16 @@
 //! `sabir-scripted-provider SCRIPT.json [PORT]`: prints `http://127.0.0.1:PORT` and serves until it is killed. A script is
 //! a JSON list of replies; a file that holds an object serves the list under the name that a request's model has. A model
 //! named `as-DIALECT` says what stands under the first word of the user's last message, with calls written as words of
-//! that dialect; `as-native` has calls of the wire.
+//! that dialect; `as-native` has calls of the wire. A model named `turns-DIALECT-LIST` says the reply of that list whose
+//! number, from 0, is that of the model's messages in the history, so that a client may ask anything in between.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::{Write, stdout};
 use std::sync::{Mutex, PoisonError};
 
-use sabir_testkit::{Reply, Script, ScriptedProvider};
+use sabir_call::Role;
+use sabir_testkit::{Recorded, Reply, Script, ScriptedProvider};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -28,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// A list of replies, or lists by the name of the model, each counted on its own and begun again at its end.
+/// A list of replies, or lists by name, each counted on its own and begun again at its end.
 fn script(text: &str) -> Result<Script, serde_json::Error> {
     if text.trim_start().starts_with('[') {
         return Script::from_json(text);
@@ -36,21 +38,52 @@ fn script(text: &str) -> Result<Script, serde_json::Error> {
     let lists: HashMap<String, Vec<Reply>> = serde_json::from_str(text)?;
     let counts = Mutex::new(HashMap::<String, usize>::new());
     Ok(Script::by(move |_, request| {
-        // Some wires name the model in the path.
-        let model = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
-        let model = model.map_or("", |incoming| incoming.request.model.as_str());
-        let words = request.last_words();
-        let (dialect, name) = match model.strip_prefix("as-") {
-            Some(dialect) => (Some(dialect), words.split_whitespace().next().unwrap_or_default()),
-            None => (None, model),
-        };
-        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(name.to_owned()).or_default();
-        let list = lists.get(name).map(Vec::as_slice).unwrap_or_default();
-        let reply = list.iter().cycle().nth(*count).cloned();
-        *count = count.wrapping_add(1);
-        let reply =
-            reply.unwrap_or_else(|| Reply::status(404).with_body("{\"error\":{\"message\":\"no such model\"}}"));
-        Reply { dialect: dialect.map(str::to_owned), ..reply }
+        let chosen = Chosen::of(request);
+        let list = lists.get(&chosen.list).map(Vec::as_slice).unwrap_or_default();
+        let number = chosen.number.unwrap_or_else(|| {
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(chosen.list.clone()).or_default();
+            *count = count.wrapping_add(1);
+            count.wrapping_sub(1)
+        });
+        let Some(reply) = list.iter().cycle().nth(number).cloned() else { return refused(404, "no such model") };
+        match &reply.expects {
+            Some(words) if !request.body.to_string().contains(words) => {
+                let body = request.body.to_string();
+                let end: String = body.chars().skip(body.chars().count().saturating_sub(400)).collect();
+                refused(400, &format!("reply {number} wants a request with `{words}` in it; it ends {end}"))
+            }
+            _ => Reply { dialect: chosen.dialect.or(reply.dialect.clone()), ..reply },
+        }
     }))
+}
+
+fn refused(status: u16, words: &str) -> Reply {
+    Reply::status(status).with_body(&serde_json::json!({"error": {"message": words}}).to_string())
+}
+
+/// Which reply a request gets.
+struct Chosen {
+    list: String,
+    /// `None`: the next one.
+    number: Option<usize>,
+    dialect: Option<String>,
+}
+
+impl Chosen {
+    fn of(request: &Recorded) -> Self {
+        let incoming = request.incoming.as_ref().and_then(|incoming| incoming.as_ref().ok());
+        let asked = incoming.map(|incoming| &incoming.request);
+        let model = asked.map_or("", |asked| asked.model.as_str());
+        if let Some((dialect, list)) = model.strip_prefix("turns-").and_then(|rest| rest.split_once('-')) {
+            let answers = asked
+                .map_or(0, |asked| asked.messages.iter().filter(|message| message.role == Role::Assistant).count());
+            return Self { list: list.to_owned(), number: Some(answers), dialect: Some(dialect.to_owned()) };
+        }
+        if let Some(dialect) = model.strip_prefix("as-") {
+            let list = request.last_words().split_whitespace().next().unwrap_or_default().to_owned();
+            return Self { list, number: None, dialect: Some(dialect.to_owned()) };
+        }
+        Self { list: model.to_owned(), number: None, dialect: None }
+    }
 }

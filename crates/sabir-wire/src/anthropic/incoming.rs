@@ -53,11 +53,17 @@ pub(crate) const MEMBERS: &Members = &[
 pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let body = Field::root(body);
     let mut history = History::default();
+    let mut instructions = vec![system(&body.get("system"))?];
     for message in body.get("messages").items()? {
         let role = match message.get("role").text()? {
             "user" => Role::User,
             "assistant" => Role::Assistant,
-            _ => return Err(message.get("role").wrong("`user` or `assistant`")),
+            // Claude Code adds some on its way; they are the system prompt's on every other wire too.
+            "system" => {
+                instructions.push(system(&message.get("content"))?);
+                continue;
+            }
+            _ => return Err(message.get("role").wrong("`user`, `assistant` or `system`")),
         };
         let parts = content(&message.get("content"), &history)?;
         history.push(role, parts);
@@ -72,7 +78,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     }
     let mut request = Request {
         model: body.get("model").text()?.to_owned(),
-        system: system(&body.get("system"))?,
+        system: joined(instructions),
         messages: history.messages,
         tools: tool_set(tools(&body.get("tools"), &mut wishes, &mut notes)?)?,
         choice: self::choice(&choice)?,
@@ -85,6 +91,12 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     wishes::read(&body, SAID.places, &mut request)?;
     let wants = Wants { stop: only(&request.sampling.stop), ..Wants::default() };
     Incoming { wants, notes, ..Incoming::new(request, body.get("stream").is_true()) }.agreed()
+}
+
+/// The texts that say something, one behind the other.
+fn joined(mut texts: Vec<String>) -> String {
+    texts.retain(|text| !text.is_empty());
+    texts.join("\n\n")
 }
 
 /// The one text, if there is just one.

@@ -492,6 +492,16 @@ fn openai_chat_gets_what_it_insists_on() {
 }
 
 #[test]
+fn instructions_on_the_way_are_the_system_prompts() {
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let instructions = json!({"role": "system", "content": [{"type": "text", "text": "No, long."}]});
+    let body = json!({"model": "m", "system": "Be short.", "messages": [user("a"), instructions, user("b")]});
+    let request = Wire::Anthropic.decode_request("", body.to_string().as_bytes()).unwrap().request;
+    assert_eq!(request.system, "Be short.\n\nNo, long.");
+    assert_eq!(request.messages.len(), 1);
+}
+
+#[test]
 fn errors_name_their_place() {
     let check = |wire: Wire, body: Value, expected: &str| {
         assert_eq!(wire.decode_request("", body.to_string().as_bytes()).unwrap_err().to_string(), expected);
@@ -499,7 +509,7 @@ fn errors_name_their_place() {
     check(
         Wire::Anthropic,
         json!({"model": "m", "messages": [{"role": "x"}]}),
-        "messages[0].role: expected `user` or `assistant`, found \"x\"",
+        "messages[0].role: expected `user`, `assistant` or `system`, found \"x\"",
     );
     check(Wire::OpenAiChat, json!({"messages": []}), "model: expected a string, found null");
     check(

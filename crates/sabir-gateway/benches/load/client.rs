@@ -1,0 +1,172 @@
+//! One client of one stream: asks, decodes, and holds every record against what was ordered.
+
+use std::io;
+use std::net::SocketAddr;
+
+use sabir_call::{Event, Message, Request, Sink, ToolSet, ToolSpec};
+use sabir_wire::{Decoder, Form, Wire};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::back::{ARGUMENT, BEGIN, Order, TOOL, now};
+
+/// What a stream came to.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// From a record's writing to its reading, in microseconds.
+    pub(crate) late: Vec<u32>,
+    /// Records of other streams, or in another place than theirs.
+    pub(crate) crossed: u32,
+    /// Why the stream is not whole.
+    pub(crate) error: Option<String>,
+}
+
+/// Whom to ask, and for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) address: SocketAddr,
+    pub(crate) front: Wire,
+    pub(crate) model: String,
+}
+
+/// Asks once and reads to the end.
+pub(crate) async fn ask(asked: &Asked, order: Order) -> Outcome {
+    let mut collector = Collector { order, text: String::new(), begun: false, at: 0, outcome: Outcome::default() };
+    let failed = match read(asked, &mut collector).await {
+        Ok(true) => None,
+        Ok(false) => Some("the answer has no end".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    let mut outcome = collector.outcome;
+    let got = outcome.late.len();
+    let missing = got != order.events as usize;
+    outcome.error = failed.or_else(|| missing.then(|| format!("{got} records of {}", order.events)));
+    outcome
+}
+
+/// Whether the answer came to its proper end.
+async fn read(asked: &Asked, collector: &mut Collector) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(asked.address).await?;
+    stream.set_nodelay(true)?;
+    stream.write_all(&request(asked, &collector.order)).await?;
+    let mut decoder = Decoder::new(asked.front);
+    let mut transfer = Transfer::default();
+    let mut buffer = Vec::with_capacity(16 << 10);
+    loop {
+        buffer.clear();
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Ok(false);
+        }
+        collector.at = now();
+        let over = transfer.push(&buffer, |piece| decoder.push(piece, collector))?;
+        if over {
+            return Ok(decoder.is_ended());
+        }
+    }
+}
+
+fn request(asked: &Asked, order: &Order) -> Vec<u8> {
+    let schema = json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}, "required": [ARGUMENT]});
+    let request = Request {
+        model: asked.model.clone(),
+        messages: vec![Message::user(order.words())],
+        tools: ToolSet::new(vec![ToolSpec::new(TOOL, "Writes a file.", schema)]).unwrap(),
+        max_output: Some(4096),
+        ..Request::default()
+    };
+    let body = asked.front.encode_request(&request, &Form { streamed: true, ..Form::default() }).to_string();
+    let version = if asked.front.name().starts_with("openai") { "/v1" } else { "" };
+    let path = asked.front.endpoint(&asked.model, true);
+    let mut head = format!("POST {version}{path} HTTP/1.1\r\nhost: {}\r\n", asked.address);
+    for (name, value) in asked.front.headers() {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "authorization: Bearer k\r\ncontent-type: application/json\r\n";
+    head += &format!("content-length: {}\r\n\r\n{body}", body.len());
+    head.into_bytes()
+}
+
+/// Takes the framing of HTTP off.
+#[derive(Default)]
+struct Transfer {
+    kept: Vec<u8>,
+    headed: bool,
+    left: usize,
+}
+
+impl Transfer {
+    /// Whether the transfer is over.
+    fn push(&mut self, bytes: &[u8], mut give: impl FnMut(&[u8])) -> io::Result<bool> {
+        self.kept.extend_from_slice(bytes);
+        let mut at = 0;
+        if !self.headed {
+            let Some(end) = self.kept.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(false) };
+            if !self.kept.starts_with(b"HTTP/1.1 200") {
+                return Err(io::Error::other(String::from_utf8_lossy(&self.kept).into_owned()));
+            }
+            (self.headed, at) = (true, end + 4);
+        }
+        let over = loop {
+            if self.left > 0 {
+                let end = self.kept.len().min(at + self.left);
+                give(&self.kept[at..end]);
+                self.left -= end - at;
+                at = end;
+            }
+            let rest = &self.kept[at..];
+            // The line feed behind a chunk is read together with the next length.
+            let skip = if rest.starts_with(b"\r\n") { 2 } else { 0 };
+            let Some(line) = rest[skip..].windows(2).position(|window| window == b"\r\n") else { break false };
+            let size = std::str::from_utf8(&rest[skip..skip + line]).ok();
+            let size = size.and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
+            self.left = size.ok_or_else(|| io::Error::other("a chunk without a length"))?;
+            at += skip + line + 2;
+            if self.left == 0 {
+                break true;
+            }
+        };
+        self.kept.drain(..at);
+        Ok(over)
+    }
+}
+
+/// Reads records out of an argument's value, or of words.
+struct Collector {
+    order: Order,
+    text: String,
+    begun: bool,
+    /// When the piece that is being decoded was read.
+    at: u64,
+    outcome: Outcome,
+}
+
+impl Sink for Collector {
+    fn event(&mut self, event: Event<'_>) {
+        if let Event::Text { text } | Event::ArgDelta { text, .. } = event {
+            self.text.push_str(text);
+            self.records();
+        }
+    }
+}
+
+impl Collector {
+    fn records(&mut self) {
+        if !self.begun {
+            let Some(at) = self.text.find(BEGIN) else { return };
+            self.text.drain(..at + BEGIN.len());
+            self.begun = true;
+        }
+        while self.text.len() >= self.order.size && self.outcome.late.len() < self.order.events as usize {
+            let rest = self.text.split_off(self.order.size);
+            let record = std::mem::replace(&mut self.text, rest);
+            let mut fields = record.split(' ').map_while(|word| word.parse::<u64>().ok());
+            let expected = [u64::from(self.order.stream), self.outcome.late.len() as u64];
+            if [fields.next(), fields.next()] != expected.map(Some) {
+                self.outcome.crossed += 1;
+            }
+            let late = self.at.saturating_sub(fields.next().unwrap_or_default()) / 1000;
+            self.outcome.late.push(u32::try_from(late).unwrap_or(u32::MAX));
+        }
+    }
+}

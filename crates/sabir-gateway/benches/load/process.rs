@@ -39,6 +39,8 @@ impl Process {
         let mut command = Command::new(program);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--config"]).arg(config);
         command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_LOG", "ERROR");
+        // It listens on this machine alone, and would not start without a key.
+        command.env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let process = Self { child, address };
         let start = Instant::now();

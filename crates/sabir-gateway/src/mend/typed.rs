@@ -18,7 +18,7 @@ use super::strict::Strict;
 use super::twin::{ArgumentPrint, Print};
 
 /// The most bytes of a raw string that wait for their beginning to be certain.
-pub(crate) const OPENING: usize = 1024;
+pub(crate) const OPENING: usize = 64;
 
 /// The most bytes of a list or an object that wait for its end.
 pub(crate) const LONG: usize = 4096;

@@ -212,7 +212,7 @@ impl Reading {
 }
 
 /// What a dialect may hold back: the candidate for an end, and what the beginning of a raw value waits for.
-const HELD: usize = 1024 + 256;
+const HELD: usize = 64 + 256;
 
 #[tokio::test]
 async fn an_argument_streams_while_it_is_written() {

@@ -90,7 +90,7 @@ mod tests {
         check("make --file=m.mk", &["make --file=m.mk m.mk @."]);
         check("sh < x.sh", &["x.sh @.", "sh @."]);
         check("echo $(./a)", &["./a @.", "echo ./a @."]);
-        check("`./a`", &["./a @."]);
+        check("`./a`", &["./a @.", "./a @."]);
         check("if ( ./a", &["if ./a @."]);
     }
 }

@@ -39,6 +39,9 @@ const MAX_ERROR: usize = 64 << 10;
 const MAX_SAID: usize = 32 << 20;
 const MAX_BODY: usize = 512 << 20;
 
+/// The most bytes that become events before whoever takes them may do so. A fast connection gives some hundred kilobytes at once.
+const PIECE: usize = 16 << 10;
+
 /// How long each phase may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -350,12 +353,14 @@ impl HttpModel {
                 Err(loss) => return Err(Loss { cause: self.lost(&loss, begun, deadline <= progress), ..loss }),
             };
             let (events, ended) = (reading.decoder.events(), reading.decoder.is_ended());
-            reading.push(&chunk);
-            bytes = bytes.saturating_add(chunk.len());
             let now = transport.now();
+            bytes = bytes.saturating_add(chunk.len());
             begun = true;
-            // Whoever takes the events may do so before the next piece is read, and be slow.
-            tokio::task::yield_now().await;
+            for piece in chunk.chunks(PIECE) {
+                reading.push(piece);
+                // Whoever takes the events may do so before the next piece is read, and be slow.
+                tokio::task::yield_now().await;
+            }
             if reading.decoder.events() > events {
                 progress = now + self.deadlines.progress;
             }

@@ -43,7 +43,7 @@ mod tool;
 pub use context::Instructions;
 pub use drive::{Cancel, Driver, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
-pub use mode::{Group, Mode};
+pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};

@@ -3,6 +3,10 @@
 //! A mode only takes away: the rules judge what is left. A command can write anything, so where files may not be changed freely only
 //! commands that are known to only read run.
 
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
 use crate::policy::matches_path;
 use crate::tool::Access;
 
@@ -17,8 +21,63 @@ pub struct Mode {
     pub instructions: String,
     /// What may be done in it at all.
     pub groups: Vec<Group>,
-    /// The files that may be changed, as globs of paths in the workspace. Empty: all of them.
-    pub write: Vec<String>,
+    /// The files that may be changed. Empty: all of them.
+    pub write: Vec<FilePattern>,
+}
+
+/// Which files: a glob, as rules of the policy have them, or a regular expression that must occur in the path. Both are about
+/// paths from the workspace folder.
+#[derive(Debug, Clone)]
+pub enum FilePattern {
+    /// A glob.
+    Glob(String),
+    /// A regular expression.
+    Expression(Regex),
+}
+
+/// The most bytes that a regular expression may take when it is compiled.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+
+impl FilePattern {
+    /// The pattern of a regular expression.
+    ///
+    /// # Errors
+    /// In words, where it cannot be understood: look-around and back-references are in no engine that is always linear.
+    pub fn expression(text: &str) -> Result<Self, String> {
+        let built = RegexBuilder::new(text).size_limit(MAX_EXPRESSION_BYTES).build();
+        built.map(Self::Expression).map_err(|error| error.to_string())
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Glob(glob) => matches_path(glob, path),
+            Self::Expression(expression) => expression.is_match(path),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Glob(glob) => glob,
+            Self::Expression(expression) => expression.as_str(),
+        }
+    }
+}
+
+impl PartialEq for FilePattern {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other) && self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for FilePattern {}
+
+impl fmt::Display for FilePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Glob(glob) => f.write_str(glob),
+            Self::Expression(expression) => write!(f, "/{}/", expression.as_str()),
+        }
+    }
 }
 
 /// What tools do, as far as modes tell them apart.
@@ -66,7 +125,7 @@ impl Mode {
             about: about.to_owned(),
             instructions: instructions.to_owned(),
             groups: groups.to_vec(),
-            write: write.iter().map(|glob| (*glob).to_owned()).collect(),
+            write: write.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
         };
         vec![
             mode("code", "all tools", &Group::ALL, &[], ""),
@@ -121,6 +180,11 @@ impl Mode {
         format!("\nMode: {}. {}\n", self.name, self.instructions.trim())
     }
 
+    /// The files that may be changed, in words.
+    pub fn writes(&self) -> String {
+        self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether it has that group.
     pub fn has(&self, group: Group) -> bool {
         self.groups.contains(&group)
@@ -139,9 +203,9 @@ impl Mode {
         match access {
             Access::Read { .. } => lacks(Group::Read, "read files"),
             Access::Write { path, .. } => lacks(Group::Edit, "change files").or_else(|| {
-                let fits = self.write.is_empty() || self.write.iter().any(|glob| matches_path(glob, path));
+                let fits = self.write.is_empty() || self.write.iter().any(|pattern| pattern.matches(path));
                 (!fits).then(|| {
-                    format!("the mode `{}` changes only {}; `{path}` is another file", self.name, self.write.join(", "))
+                    format!("the mode `{}` changes only {}; `{path}` is another file", self.name, self.writes())
                 })
             }),
             Access::Command { .. } => lacks(Group::Command, "run commands"),

@@ -21,10 +21,12 @@ use crate::files::Workspace;
 use crate::path::WorkPath;
 use crate::stop::Stop;
 
+use expressions::Expressions;
 pub(crate) use globs::Globs;
 pub(crate) use hiding::{Hiding, Lists};
 pub(crate) use reach::Barred;
 
+mod expressions;
 mod globs;
 mod hiding;
 mod reach;
@@ -48,16 +50,23 @@ enum Limit {
     #[default]
     None,
     /// Only what matches.
-    Only(Box<Globs>),
+    Only(Box<Writable>),
     /// Nothing.
     Nothing,
 }
 
-/// A glob that cannot be understood.
+/// The files that may be written, where not all may be.
+#[derive(Debug, Clone)]
+struct Writable {
+    globs: Globs,
+    expressions: Expressions,
+}
+
+/// A pattern that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the path glob {glob:?} is not valid: {reason}")]
+#[error("the path pattern {glob:?} is not valid: {reason}")]
 pub struct BoundsError {
-    /// The glob as it was written; all of them where they are too many together.
+    /// The pattern as it was written; all of them where they are too many together.
     pub glob: String,
     /// What is wrong with it, and what to do.
     pub reason: String,
@@ -104,13 +113,31 @@ impl Bounds {
     ///
     /// # Errors
     /// As [`hide`](Self::hide).
-    pub fn write_only(mut self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
-        let only = Globs::default().and(globs)?;
-        // What may not be written at all may not be written by a second limit either.
+    pub fn write_only(self, globs: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+        let globs = Globs::default().and(globs)?;
+        Ok(self.only(Writable { globs, expressions: Expressions::default() }))
+    }
+
+    /// Lets also paths be written in which one of these regular expressions occurs; without [`write_only`](Self::write_only) before
+    /// it, only those.
+    ///
+    /// # Errors
+    /// An expression that cannot be understood, or is too large.
+    pub fn or_matching(self, expressions: impl IntoIterator<Item = String>) -> Result<Self, BoundsError> {
+        let expressions = Expressions::new(expressions)?;
+        let globs = match &self.limit {
+            Limit::Only(writable) => writable.globs.clone(),
+            _ => Globs::default(),
+        };
+        Ok(self.only(Writable { globs, expressions }))
+    }
+
+    /// What may not be written at all may not be written by a second limit either.
+    fn only(mut self, writable: Writable) -> Self {
         if !matches!(self.limit, Limit::Nothing) {
-            self.limit = Limit::Only(Box::new(only));
+            self.limit = Limit::Only(Box::new(writable));
         }
-        Ok(self)
+        self
     }
 
     /// Lets nothing be written.
@@ -146,8 +173,8 @@ impl Bounds {
     fn limits(&self, root: &Path, path: &Path) -> Option<String> {
         let otherwise = match &self.limit {
             Limit::None => return None,
-            Limit::Only(globs) if globs.meet_or_above(root, path) => return None,
-            Limit::Only(globs) => format!("only {globs} may be written now"),
+            Limit::Only(only) if only.globs.meet_or_above(root, path) || only.expressions.meet(path) => return None,
+            Limit::Only(only) => format!("only {only} may be written now"),
             Limit::Nothing => "nothing may be written now".to_owned(),
         };
         Some(self.because.clone().unwrap_or(otherwise))
@@ -219,6 +246,14 @@ impl Workspace {
             Some(because) => Err(WorkspaceError::Limited { path: path.to_string(), because }),
             None => Ok(()),
         }
+    }
+}
+
+/// "`a`, `b`".
+impl fmt::Display for Writable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let between = if self.globs.is_empty() || self.expressions.is_empty() { "" } else { ", " };
+        write!(f, "{}{between}{}", self.globs, self.expressions)
     }
 }
 

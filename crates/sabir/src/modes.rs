@@ -1,10 +1,10 @@
-//! Modes: the built-in ones and the user's own, by name; and what each offers.
+//! Modes: the built-in ones, the user's own, and those of the folder, by name; and what each offers.
 
 use std::path::Path;
 
-use sabir_agent::{Group, Mode, Rules};
+use sabir_agent::{FilePattern, Group, Mode, Rules};
 use sabir_call::nearest;
-use sabir_workspace::Bounds;
+use sabir_workspace::{Bounds, Workspace};
 use serde_json::json;
 
 use crate::cli::{ModesArguments, Whole};
@@ -12,53 +12,77 @@ use crate::config::{self, Config, ModeTable, RuleKeys, Wrong};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
+use roo::RooModes;
+
+mod roo;
+
 /// Files that say what is hidden, unless the configuration names others.
 const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
 /// `sabir modes`.
 pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
     let config = Config::load(arguments.config.as_deref())?;
-    let all = all(&config);
+    let folder = arguments.folder.as_deref().unwrap_or_else(|| Path::new("."));
+    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let (all, faults) = all(&config, &workspace);
     let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
     match arguments.output {
         Whole::Json => {
             let rows = all.iter().map(|mode| {
+                let write: Vec<_> = mode.write.iter().map(ToString::to_string).collect();
                 json!({
-                    "name": mode.name, "about": mode.about, "tools": groups(mode), "write": mode.write,
+                    "name": mode.name, "about": mode.about, "tools": groups(mode), "write": write,
                     "instructions": mode.instructions,
                 })
             });
-            print::json(&json!({"modes": rows.collect::<Vec<_>>()}));
+            let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            print::json(&json!({"modes": rows.collect::<Vec<_>>(), "faults": faults}));
         }
         Whole::Text => {
             let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
             let lines = all.iter().map(|mode| {
-                let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.write.join(" ")) };
+                let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writes()) };
                 let groups = groups(mode).join(", ");
                 format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}\n", mode.name, mode.about, "")
             });
             print::out(&print::visible(&lines.collect::<String>()));
+            faults.iter().for_each(|fault| print::err(&print::visible(&format!("sabir: {fault}\n"))));
         }
     }
     Ok(Exit::Completed)
 }
 
 /// The mode of that name.
-pub(crate) fn find(name: &str, config: &Config) -> Result<Mode, Failure> {
+pub(crate) fn find(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, Failure> {
     let usual = Mode::usual_name(name);
-    let all = all(config);
+    let (all, faults) = all(config, workspace);
     let found = all.iter().find(|mode| mode.name == name || mode.name == usual);
-    found.cloned().ok_or_else(|| Failure::usage(unknown(name, all.iter())))
+    found.cloned().ok_or_else(|| {
+        let fault = faults
+            .iter()
+            .find(|fault| fault.name == name)
+            .or_else(|| faults.iter().find(|fault| fault.name.is_empty()));
+        let why = fault.map(|fault| format!(" ({fault})")).unwrap_or_default();
+        Failure::usage(format!("{}{why}", unknown(name, all.iter())))
+    })
 }
 
-fn all(config: &Config) -> Vec<Mode> {
-    Mode::built_in().into_iter().chain(config.modes.iter().cloned()).collect()
+/// All modes, and what is wrong with those of the folder.
+fn all(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<roo::Fault>) {
+    let taken = |name: &str| {
+        let own = || config.modes.iter().any(|mode| mode.name == name).then_some("is that of a mode of your own");
+        is_built_in(name).then_some("is that of a built-in mode").or_else(own)
+    };
+    let RooModes { modes, faults } = RooModes::read(workspace, taken);
+    (Mode::built_in().into_iter().chain(config.modes.iter().cloned()).chain(modes).collect(), faults)
+}
+
+fn is_built_in(name: &str) -> bool {
+    Mode::built_in().iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name
 }
 
 /// The modes of a configuration; that of tasks that name none must be one of them, or built in.
 pub(crate) fn own(keys: &RuleKeys) -> Result<Vec<Mode>, Wrong> {
-    let built_in = Mode::built_in();
-    let is_built_in = |name: &str| built_in.iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name;
     let own = keys.modes.iter().map(|(name, table)| {
         if is_built_in(name) || name.trim().is_empty() {
             let why = format!("[modes.{name}]: this name has a meaning already; choose another");
@@ -69,7 +93,7 @@ pub(crate) fn own(keys: &RuleKeys) -> Result<Vec<Mode>, Wrong> {
     let own: Vec<_> = own.collect::<Result<_, _>>()?;
     match &keys.mode {
         Some(name) if !is_built_in(name) && !own.iter().any(|mode| mode.name == *name) => {
-            Err(Wrong::new(&["mode"], unknown(name, built_in.iter().chain(&own))))
+            Err(Wrong::new(&["mode"], unknown(name, Mode::built_in().iter().chain(&own))))
         }
         _ => Ok(own),
     }
@@ -104,6 +128,7 @@ fn mode(name: &str, table: &ModeTable) -> Result<Mode, Wrong> {
         }
     }
     let ModeTable { about, instructions, write, .. } = table.clone();
+    let write = write.into_iter().map(FilePattern::Glob).collect();
     Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
 }
 
@@ -140,8 +165,16 @@ pub(crate) fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, Failur
             Ok(bounds.read_only().because(format!("the mode `{}` does not change files", mode.name)))
         }
         Some(mode) if !mode.write.is_empty() => {
-            let because = format!("the mode `{}` changes only {}", mode.name, mode.write.join(", "));
-            Ok(bounds.write_only(mode.write.clone()).map_err(wrong)?.because(because))
+            let because = format!("the mode `{}` changes only {}", mode.name, mode.writes());
+            let (mut globs, mut expressions) = (Vec::new(), Vec::new());
+            for pattern in &mode.write {
+                match pattern {
+                    FilePattern::Glob(glob) => globs.push(glob.clone()),
+                    FilePattern::Expression(expression) => expressions.push(expression.as_str().to_owned()),
+                }
+            }
+            let bounds = bounds.write_only(globs).and_then(|bounds| bounds.or_matching(expressions));
+            Ok(bounds.map_err(wrong)?.because(because))
         }
         _ => Ok(bounds),
     }

@@ -81,7 +81,7 @@ fn place(folder: &Path, options: &RuleOptions, mode: Option<&str>) -> Result<(Wo
     let mut rules = config.rules.rules(&options.rules, workspace.root())?;
     let mode = options.mode.as_deref().or(mode).or(config.rules.mode.as_deref());
     if let Some(mode) = mode {
-        rules = rules.within(modes::find(mode, &config)?);
+        rules = rules.within(modes::find(mode, &config, &workspace)?);
     }
     if let Some(why) = modes::too_wide(workspace.root()) {
         rules = rules.asking_to_write(why);

@@ -271,7 +271,7 @@ fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Works
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
     let mut rules = config.rules.rules(&options.rules, workspace.root())?;
     let name = options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE);
-    rules = rules.within(modes::find(name, config)?);
+    rules = rules.within(modes::find(name, config, &workspace)?);
     if let Some(why) = modes::too_wide(workspace.root()) {
         print::err(&format!("sabir: {why}: every change of a file is asked about, whatever is approved\n"));
         rules = rules.asking_to_write(why);

@@ -187,6 +187,27 @@ fn hidden_globs() {
 }
 
 #[test]
+fn limits_by_regular_expressions() {
+    let both = |globs: &[&str], expressions: &[&str]| {
+        let strings = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        Bounds::new().write_only(strings(globs)).unwrap().or_matching(strings(expressions))
+    };
+    let place = bounded(ignoring(&[]), both(&["docs"], &[r"\.(md|mdx)$", "^notes/"]).unwrap());
+    for path in ["a.md", "deep/b.mdx", "notes/x.rs", "docs/x.html"] {
+        place.workspace.write(&place.path(path), b"x", Expect::Missing).unwrap();
+    }
+    for path in ["a.mdz", "deep/notes/x.rs", "b.md.rs"] {
+        let error = place.workspace.apply(&[Change::write(place.path(path), Vec::new(), Expect::Any)]).unwrap_err();
+        let words = r"only `docs`, `/\.(md|mdx)$/`, `/^notes//` may be written now";
+        assert_eq!(error.to_string(), format!("`{path}` cannot be written, and nothing was: {words}"));
+    }
+    assert!(both(&[], &["("]).is_err() && both(&[], &["(?!a)"]).is_err() && both(&[], &[r"\w{99}{99}{99}"]).is_err());
+    // What is read only stays so.
+    let place = bounded(ignoring(&[]), Bounds::new().read_only().or_matching([".".to_owned()]).unwrap());
+    place.workspace.write(&place.path("c.md"), b"x", Expect::Missing).unwrap_err();
+}
+
+#[test]
 fn limits_of_a_mode() {
     let only = Bounds::new().write_only(["**/*.md".to_owned(), "docs".to_owned()]).unwrap();
     let place = bounded(ignoring(&[]), only.because("the mode `docs` writes only Markdown"));

@@ -50,6 +50,9 @@ pub(crate) struct RuleOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ModesArguments {
+    /// The folder whose modes are listed too.
+    #[arg(short = 'C', long)]
+    pub(crate) folder: Option<PathBuf>,
     /// The configuration file.
     #[arg(long)]
     pub(crate) config: Option<PathBuf>,

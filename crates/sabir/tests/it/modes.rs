@@ -289,3 +289,46 @@ fn a_mode_that_is_gone_stops_a_resume() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("there is no mode `mine`"), "{}", stderr(&output));
 }
+
+/// A repository's own modes, as Roo Code has them.
+#[test]
+fn modes_of_the_folder() {
+    let world = World::new();
+    let text = r#"
+customModes:
+  - slug: writer
+    name: Writer
+    roleDefinition: You write documents.
+    groups:
+      - read
+      - - edit
+        - fileRegex: ^docs/.*\.md$
+  - slug: code
+    name: Mine
+    groups: [read, edit, command]
+  - slug: odd
+    name: Odd
+    groups: [[edit, {fileRegex: "(?!x)"}]]
+"#;
+    std::fs::write(world.work.path().join(".roomodes"), text).unwrap();
+    let all = ["--mode", "writer", "--approve", "all"];
+    check(
+        &world,
+        &all,
+        vec![write("docs/a.md"), write("a.md"), write(".roomodes"), command("ls")],
+        &[
+            "done",
+            "the mode `writer` changes only /^docs/.*\\.md$/; `a.md` is another file",
+            "the mode `writer` changes only",
+            "the mode `writer` does not run commands",
+        ],
+    );
+    assert!(world.work.path().join("docs/a.md").exists());
+    let listed = world.sabir().args(["modes", "-C", world.work.path().to_str().unwrap()]).output().unwrap();
+    assert!(stdout(&listed).contains("writer  Writer\n"), "{}", stdout(&listed));
+    assert!(stderr(&listed).contains(".roomodes: the mode `code`: the name is that of a built-in mode"));
+    let provider = world.plays(WAY, &[]);
+    let output = world.run(&provider, WAY, &["--mode", "odd", "go"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("`fileRegex` `(?!x)` cannot be used"), "{}", stderr(&output));
+}

@@ -1,0 +1,254 @@
+//! The modes of a repository: what `.roomodes` in its folder says, as Roo Code and Zoo Code read it.
+//!
+//! A repository's mode is used only when the user names it, and like every mode it only takes away. It never stands for a built-in
+//! mode or for one of the user's own. A mode that cannot be kept as it is meant is none: the reason is told where modes are
+//! listed, and to whoever names it.
+//!
+//! Supported: YAML and JSON; `slug`, `name`, `description`, `whenToUse`, `roleDefinition`, `customInstructions`; `groups` of `read`,
+//! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: rules in folders of a mode's own, and
+//! look-around in `fileRegex`.
+
+use sabir_agent::{FilePattern, Group, Mode};
+use sabir_workspace::{Workspace, WorkspaceError};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The file, in the folder that a task works in.
+const NAME: &str = ".roomodes";
+const MAX_BYTES: usize = 256 << 10;
+
+/// What `.roomodes` says.
+#[derive(Debug, Default)]
+pub(super) struct RooModes {
+    pub(super) modes: Vec<Mode>,
+    pub(super) faults: Vec<Fault>,
+}
+
+/// Why a mode is none.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// The mode's name, if it has one.
+    pub(super) name: String,
+    pub(super) why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(default)]
+    custom_modes: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Custom {
+    slug: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    when_to_use: String,
+    #[serde(default)]
+    role_definition: String,
+    #[serde(default)]
+    custom_instructions: String,
+    groups: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Whole(String),
+    Limited(String, Limit),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Limit {
+    file_regex: Option<String>,
+}
+
+impl RooModes {
+    /// The modes of a folder; `taken` says whose a name is already.
+    pub(super) fn read(workspace: &Workspace, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
+        match text(workspace) {
+            Ok(None) => Self::default(),
+            Ok(Some(text)) => Self::parse(&text, taken),
+            Err(why) => Self { modes: Vec::new(), faults: vec![Fault { name: String::new(), why }] },
+        }
+    }
+
+    fn parse(text: &str, taken: impl Fn(&str) -> Option<&'static str>) -> Self {
+        let file: File = match serde_saphyr::from_str(text) {
+            Ok(file) => file,
+            Err(error) => {
+                let why = error.to_string();
+                let fault = Fault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
+                return Self { modes: Vec::new(), faults: vec![fault] };
+            }
+        };
+        let mut found = Self::default();
+        for value in file.custom_modes {
+            let name = value.get("slug").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let twice =
+                found.modes.iter().any(|mode| mode.name == name).then_some("stands here twice; the first counts");
+            let mode = match taken(&name).or(twice) {
+                Some(whose) => Err(format!("the name {whose}")),
+                None => mode(value),
+            };
+            match mode {
+                Ok(mode) => found.modes.push(mode),
+                Err(why) => found.faults.push(Fault { name, why }),
+            }
+        }
+        found
+    }
+}
+
+/// Says what is wrong, and where.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, why } = self;
+        if name.is_empty() { write!(f, "{NAME}: {why}") } else { write!(f, "{NAME}: the mode `{name}`: {why}") }
+    }
+}
+
+fn text(workspace: &Workspace) -> Result<Option<String>, String> {
+    let path = workspace.path(NAME).map_err(|error| error.to_string())?;
+    let content = match workspace.read(&path, MAX_BYTES) {
+        Ok(content) => content,
+        Err(WorkspaceError::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    if content.truncated {
+        return Err(format!("it is larger than {} KiB", MAX_BYTES >> 10));
+    }
+    String::from_utf8(content.bytes).map(Some).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+fn mode(value: Value) -> Result<Mode, String> {
+    let custom: Custom = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let is_slug = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if custom.slug.is_empty() || !custom.slug.chars().all(is_slug) {
+        return Err("`slug` has to be made of letters, digits and hyphens".to_owned());
+    }
+    let (mut groups, mut write, mut free) = (Vec::new(), Vec::new(), false);
+    for entry in custom.groups {
+        let (name, limit) = match entry {
+            Entry::Whole(name) => (name, None),
+            Entry::Limited(name, limit) => (name, limit.file_regex),
+        };
+        let Some(group) = group(&name)? else { continue };
+        match (group, limit) {
+            (Group::Edit, Some(regex)) => {
+                let pattern = FilePattern::expression(&regex);
+                write.push(pattern.map_err(|error| format!("`fileRegex` `{regex}` cannot be used: {error}"))?);
+            }
+            (Group::Edit, None) => free = true,
+            // Wider than what is meant would be worse than no mode at all.
+            (_, Some(_)) => return Err(format!("`fileRegex` limits `edit` only, not `{name}`")),
+            (_, None) => {}
+        }
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    if groups.is_empty() {
+        return Err("it has no `groups`: nothing may be done in it".to_owned());
+    }
+    if free {
+        write.clear();
+    }
+    let about =
+        [custom.description, custom.when_to_use, custom.name].into_iter().find(|words| !words.trim().is_empty());
+    let about = about.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = [custom.role_definition, custom.custom_instructions];
+    let words = words.iter().map(|words| words.trim()).filter(|words| !words.is_empty()).collect::<Vec<_>>();
+    Ok(Mode { name: custom.slug, about, instructions: words.join("\n\n"), groups, write })
+}
+
+/// What Roo's group is here; none of one that names nothing that a mode could take away.
+fn group(name: &str) -> Result<Option<Group>, String> {
+    Ok(Some(match name {
+        "read" => Group::Read,
+        "edit" => Group::Edit,
+        "command" => Group::Command,
+        "browser" => Group::Fetch,
+        "mcp" => Group::Server,
+        "modes" => return Ok(None),
+        other => return Err(format!("`{other}` is none of read, edit, browser, command, mcp, modes")),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+customModes:
+  - slug: docs-writer
+    name: Documentation Writer
+    roleDefinition: >-
+      You write documents.
+    whenToUse: For documents.
+    customInstructions: |-
+      Short sentences.
+    groups:
+      - read
+      - - edit
+        - fileRegex: \\.(md|mdx)$
+          description: Markdown
+      - browser
+";
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let taken = |name: &str| (name == "code").then_some("is that of a built-in mode");
+        let RooModes { modes, faults } = RooModes::parse(text, taken);
+        let told = modes.iter().map(|mode| {
+            let groups: Vec<_> = mode.groups.iter().map(|group| group.name()).collect();
+            format!("{} [{}] {} ({}) {:?}", mode.name, groups.join(" "), mode.writes(), mode.about, mode.instructions)
+        });
+        let told: Vec<_> = told.chain(faults.iter().map(ToString::to_string)).collect();
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (told, expected) in told.iter().zip(expected) {
+            assert!(told.starts_with(expected), "{told}\n{expected}");
+        }
+    }
+
+    #[test]
+    fn modes_as_they_are_written() {
+        let words = "\"You write documents.\\n\\nShort sentences.\"";
+        check(GOOD, &[&format!("docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}")]);
+        check(
+            r#"{"customModes": [{"slug": "all", "name": "All", "groups": ["read", ["edit", {"fileRegex": "a"}], "edit", "modes"]}]}"#,
+            &["all [read edit]  (All) \"\""],
+        );
+        check("customModes: []", &[]);
+        check("{}", &[]);
+    }
+
+    #[test]
+    fn what_is_no_mode_is_told() {
+        let one = |fields: &str| format!(r#"{{"customModes": [{{{fields}}}]}}"#);
+        check(
+            &one(r#""slug": "code", "groups": ["read"]"#),
+            &[".roomodes: the mode `code`: the name is that of a built-in"],
+        );
+        check(&one(r#""slug": "a b", "groups": ["read"]"#), &[".roomodes: the mode `a b`: `slug` has to be made of"]);
+        check(&one(r#""slug": "a", "groups": []"#), &[".roomodes: the mode `a`: it has no `groups`"]);
+        check(&one(r#""slug": "a", "groups": ["fly"]"#), &[".roomodes: the mode `a`: `fly` is none of"]);
+        check(&one(r#""slug": "a""#), &[".roomodes: the mode `a`: missing field `groups`"]);
+        check(
+            &one(r#""slug": "a", "groups": [["edit", {"fileRegex": "(?!x)y"}]]"#),
+            &[".roomodes: the mode `a`: `fileRegex` `(?!x)y` cannot be used"],
+        );
+        check(
+            &one(r#""slug": "a", "groups": [["command", {"fileRegex": "x"}]]"#),
+            &[".roomodes: the mode `a`: `fileRegex` limits `edit` only"],
+        );
+        check("customModes: 3", &[".roomodes: "]);
+        check("a: [", &[".roomodes: "]);
+    }
+}

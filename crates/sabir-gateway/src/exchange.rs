@@ -16,7 +16,7 @@ use sabir_wire::{Encoder, Head, Incoming, Wire};
 use crate::answer::{Answer, Page, Work};
 use crate::error::Refusal;
 use crate::ledger::Ledger;
-use crate::mend::{Diary, Mender, Next};
+use crate::mend::{Diary, Mender, Next, Taken};
 use crate::note::Note;
 use crate::route::{Back, Route};
 use crate::serve::Gateway;
@@ -116,7 +116,9 @@ impl Exchange {
         let encoder = Encoder::new(self.front, head);
         let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: false };
         let tell = |note: Note<'_>| self.ledger.note(note);
-        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut written).await;
+        // A line of JSON holds a call, whether more lines follow or not.
+        let taken = if self.front.stream_type() == "text/event-stream" { Taken::InPieces } else { Taken::Whole };
+        let (result, report) = ask(&request, &route, taken, Diary::new(&tell), &mut written).await;
         let failure = result.err().map(Refusal::Failed);
         let Streamed { mut encoder, begun, .. } = written;
         if self.report && (begun || failure.is_none()) {
@@ -139,7 +141,7 @@ impl Exchange {
         let Asking { request, route, head } = asking;
         let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone() };
         let tell = |note: Note<'_>| self.ledger.note(note);
-        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut drafted).await;
+        let (result, report) = ask(&request, &route, Taken::Whole, Diary::new(&tell), &mut drafted).await;
         if let Err(error) = result {
             return page.refuse(Refusal::Failed(error));
         }
@@ -156,10 +158,11 @@ impl Exchange {
 async fn ask<S: Sink + Send>(
     request: &Request,
     route: &Route,
+    taken: Taken,
     diary: Diary<'_>,
     out: &mut S,
 ) -> (Result<(), ModelError>, String) {
-    let mut mender = Mender::new(request, route.mending, diary, |event: Event<'_>| out.event(event));
+    let mut mender = Mender::new(request, route.mending, taken, diary, |event: Event<'_>| out.event(event));
     let mut asked = Cow::Borrowed(request);
     let result = loop {
         let over = mender.over();

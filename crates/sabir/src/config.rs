@@ -316,6 +316,11 @@ impl Chosen {
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
     }
 
+    /// How often a request is sent again, at most.
+    pub(crate) fn retries(&self) -> u32 {
+        self.reached.retries.limit
+    }
+
     /// What its provider speaks.
     pub(crate) fn spoken(&self) -> (Wire, Form) {
         (self.reached.provider.wire, self.reached.provider.form.clone())

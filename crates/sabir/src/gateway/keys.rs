@@ -34,6 +34,8 @@ pub(super) struct ModelKeys {
     pub(super) protocol: Option<String>,
     #[serde(default)]
     pub(super) mend: Way,
+    /// How often a request that failed before its answer is sent again.
+    pub(super) retries: Option<u32>,
     /// Further names; `*` for any other one.
     #[serde(default)]
     pub(super) aliases: Vec<String>,

@@ -71,7 +71,10 @@ impl Exchange {
             && let Some(dialect) = dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
-            self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
+            // Without tools there is nothing to teach.
+            if prompt != request.system.trim_end() {
+                self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
+            }
         }
     }
 

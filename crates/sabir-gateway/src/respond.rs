@@ -81,7 +81,7 @@ impl Desk {
             ));
         }
         if !matches!(who, Who::Health) {
-            guard::admit(self.gateway.settings(), self.local, parts)?;
+            guard::admit(&self.gateway.settings(), self.local, parts)?;
         }
         match who {
             Who::Nobody => Err(Refusal::Path(parts.uri.path().chars().take(200).collect())),
@@ -101,7 +101,7 @@ impl Desk {
         ledger: &Ledger,
     ) -> Result<Response, Refusal> {
         let (gateway, path) = (&self.gateway, parts.uri.path());
-        let limits = &gateway.settings().limits;
+        let limits = &{ gateway.settings().limits };
         let response = match who {
             Who::Nobody | Who::Health => lists::health(),
             Who::Permission => lists::permission(&parts.headers),

@@ -2,12 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+use sabir_testkit::{Reply, Script};
 use serde_json::{Value, json};
 
 use crate::world::{World, code, stderr};
@@ -23,11 +26,16 @@ struct Running {
 }
 
 impl Running {
-    /// With this configuration and these flags.
+    /// With this configuration and these flags, at a free address.
     fn start(world: &World, configuration: &str, flags: &[&str]) -> Self {
+        Self::start_at(world, configuration, &[&["--listen", "127.0.0.1:0"], flags].concat())
+    }
+
+    /// With this configuration and these flags alone.
+    fn start_at(world: &World, configuration: &str, flags: &[&str]) -> Self {
         let file = world.write("gateway.toml", configuration);
         let mut command: Command = world.sabir();
-        command.args(["gateway", "--quiet", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()]);
+        command.args(["gateway", "--quiet", "--config", file.to_str().unwrap()]);
         let mut child = command.args(flags).env("SABIR_GATEWAY_TOKEN", "of-tests").spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
@@ -136,4 +144,74 @@ fn a_server_that_is_not_there_is_told_soon_in_the_clients_own_format() {
             assert_eq!(count.load(Ordering::SeqCst) - before, attempts, "{model} {path}");
         }
     }
+}
+
+#[test]
+fn each_request_is_told_with_its_time() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply::text("hi")));
+    let models = format!("[gateway.models.m]\nto = \"http://{}\"\nprotocol = \"cline\"\n", provider.address());
+    let is_moment = |text: &str| {
+        let pattern = "dddd-dd-ddTdd:dd:dd.dddZ";
+        let fits = |(c, p): (char, char)| if p == 'd' { c.is_ascii_digit() } else { c == p };
+        text.len() == pattern.len() && text.chars().zip(pattern.chars()).all(fits)
+    };
+    let running = Running::start(&world, &models, &["--explain"]);
+    running.ask("/v1/messages", TOKEN, &message("m"));
+    // Nothing is taught where there are no tools, and so nothing comes before the line.
+    let line = running.lines.recv_timeout(LONG).unwrap();
+    let (time, rest) = line.split_once(' ').unwrap();
+    assert!(is_moment(time) && rest.starts_with("sabir_") && rest.contains(" anthropic m 200 "), "{line}");
+    drop(running);
+    let running = Running::start(&world, &format!("[gateway]\nlog = \"json\"\n{models}"), &[]);
+    running.ask("/v1/messages", TOKEN, &message("m"));
+    let line: Value = serde_json::from_str(&running.line("\"status\"")).unwrap();
+    assert!(is_moment(line["time"].as_str().unwrap()), "{line}");
+}
+
+#[test]
+fn settings_are_read_again() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, _| Reply::text("hi")));
+    let write = |keys: &str| {
+        let models = format!("[gateway.models.m]\nto = \"http://{}\"\n", provider.address());
+        let path = world.write("gateway.toml", &format!("[gateway]\n{keys}\n{models}"));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::read_to_string(world.work.path().join("gateway.toml")).unwrap()
+    };
+    let running = Running::start(&world, &write("log = \"json\""), &[]);
+    let status = |head: &str| running.ask("/v1/messages", head, &message("m"))[9..12].to_owned();
+    let page = |token: &str| format!("{token}Origin: https://app.example\r\n");
+    assert_eq!((status(TOKEN), status(&page(TOKEN))), ("200".to_owned(), "403".to_owned()));
+    running.line("\"status\":200");
+    write(
+        "token = \"another-token\"\nlisten = \"127.0.0.1:1\"\norigins = [\"https://app.example\"]\n\
+         [gateway.limits]\nanswers = 7\nbody_mib = 1",
+    );
+    kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
+    running.line("read again; models: m");
+    // The flag goes before the file, so that the address is not another one.
+    assert!(running.line("restart").contains("`answers`"));
+    let other = "x-api-key: another-token\r\n";
+    assert_eq!((status(TOKEN), status(other), status(&page(other))), ("401".into(), "200".into(), "200".into()));
+    assert!(running.line("anthropic m 200").starts_with("20"));
+    // The token of the environment counts again where the file has none.
+    write("log = \"off\"");
+    kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
+    running.line("read again");
+    assert_eq!((status(TOKEN), status(other)), ("200".into(), "401".into()));
+}
+
+#[test]
+fn another_address_takes_a_restart() {
+    let world = World::new();
+    let text = |port: u16| {
+        let models = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
+        format!("[gateway]\nlisten = \"127.0.0.1:{port}\"\n{models}")
+    };
+    let running = Running::start_at(&world, &text(0), &[]);
+    world.write("gateway.toml", &text(9));
+    kill_process(Pid::from_child(&running.child), Signal::HUP).unwrap();
+    let line = running.line("needs a restart");
+    assert!(line.contains("still listens on 127.0.0.1:0") && line.contains("127.0.0.1:9"), "{line}");
 }

@@ -13,6 +13,9 @@ pub(crate) mod stream;
 mod told;
 mod written;
 
+pub(crate) use incoming::freeform;
+pub(crate) use written::Written;
+
 use sabir_call::StopReason;
 
 use crate::openai_chat::is_mute;

@@ -42,6 +42,11 @@ impl Scale<'_> {
         for tool in request.wishes.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
             let (word, wire) = (native::word(tool), &tool.wire);
             match native::kind(tool) {
+                Kind::Freeform if native::has_grammar(tool) => {
+                    let name = native::name(tool).unwrap_or_default();
+                    let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
+                    notes.push(Note::new("tools", what));
+                }
                 Kind::Freeform | Kind::Space => {}
                 Kind::Client => {
                     let what =

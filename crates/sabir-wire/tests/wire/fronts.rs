@@ -255,7 +255,7 @@ fn what_would_change_the_answer_is_refused() {
     check(Wire::OpenAiChat, json!({"modalities": ["text", "audio"]}), "modalities", "`text` only");
     check(Wire::OpenAiChat, json!({"audio": {"voice": "x"}}), "audio", "only text");
     check(Wire::OpenAiChat, json!({"functions": [{}]}), "functions", "use `tools`");
-    check(Wire::OpenAiChat, json!({"tools": [{"type": "custom"}]}), "tools[0].type", "`function`");
+    check(Wire::OpenAiChat, json!({"tools": [{"type": "custom"}]}), "tools[0].custom.name", "a string");
     check(Wire::OpenAiChat, json!({"tool_choice": "required"}), "tool_choice", "offer some");
     let unknown = json!({"type": "function", "function": {"name": "g"}});
     check(Wire::OpenAiChat, json!({"tool_choice": unknown}), "tool_choice", "`g` is not among the tools");
@@ -276,7 +276,7 @@ fn what_would_change_the_answer_is_refused() {
 }
 
 /// What a scripted answer is made of: one call of a tool with an argument in pieces, closed or cut.
-fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn Sink) {
+pub(crate) fn called(name: &str, form: ArgForm, cut: bool, sink: &mut dyn Sink) {
     sink.event(Event::CallStart { index: 0, id: Some("c1"), name, dialect: None, at: 0, name_at: 0 });
     sink.event(Event::ArgStart { index: 0, name: "input", form, at: 0 });
     for text in ["*** Begin", " \"ü\"\n"] {
@@ -299,7 +299,7 @@ fn events(bytes: &[u8]) -> Vec<Value> {
     data.filter_map(|data| serde_json::from_str(data).ok()).collect()
 }
 
-fn streamed(wire: Wire, head: Head, play: impl Fn(&mut dyn Sink)) -> Vec<Value> {
+pub(crate) fn streamed(wire: Wire, head: Head, play: impl Fn(&mut dyn Sink)) -> Vec<Value> {
     let (mut encoder, mut bytes) = (Encoder::new(wire, head), Vec::new());
     play(&mut |event: Event<'_>| encoder.event(event, &mut bytes));
     encoder.took(Duration::from_millis(2));

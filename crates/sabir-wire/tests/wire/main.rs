@@ -13,6 +13,7 @@ mod answers;
 mod asked;
 mod bedrock;
 mod corpus;
+mod custom;
 mod cuts;
 mod frames;
 mod fronts;

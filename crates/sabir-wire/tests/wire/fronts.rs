@@ -68,7 +68,7 @@ fn claude_code_is_understood() {
                 {"type": "document", "title": "Notes", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}]},
         ],
     });
-    let incoming = take(Wire::Anthropic, &body, &["context_management"]);
+    let incoming = take(Wire::Anthropic, &body, &["context_management", "cache_control.ttl", "system"]);
     let request = &incoming.request;
     assert!(incoming.streamed);
     assert_eq!(request.system, "x-header\n\nYou are a coding agent.");

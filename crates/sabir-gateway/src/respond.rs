@@ -60,6 +60,9 @@ impl Desk {
                 refused(&refusal, front, &ledger)
             }
         };
+        if let Some(report) = ledger.reported().and_then(|report| HeaderValue::try_from(report).ok()) {
+            response.headers_mut().insert(REPORT, report);
+        }
         if self.link.is_lost() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

@@ -98,8 +98,17 @@ impl Writer for Answer {
 
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
-    fn took(&mut self, took: Duration) {
-        self.head.took = took;
+    fn took(&mut self, took: Duration, spoke: Duration) {
+        (self.head.took, self.head.spoke) = (took, spoke);
+    }
+
+    /// A line without words, with a member that no client looks for.
+    fn remark(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
+        let mut body = opening(&self.head);
+        body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
+        body.insert("done".to_owned(), json!(false));
+        body.insert(name.to_owned(), json!(words));
+        line(&Value::Object(body), out);
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -161,14 +170,15 @@ fn end(head: &Head, message: Value, stop: Option<&(StopReason, String)>, usage: 
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
     body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
-    // Clients count on all of them. What part of the time went where, only the provider knows.
-    let took = u64::try_from(head.took.as_nanos()).unwrap_or(u64::MAX);
-    body.insert("total_duration".to_owned(), json!(took));
-    body.insert("load_duration".to_owned(), json!(0));
+    // What is not known is left out, as Ollama leaves out what is 0: how long loading and the prompt took, only the provider knows.
+    let time = |name: &str, time: Duration| {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
+    };
+    body.extend(time("total_duration", head.took));
     body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
-    body.insert("prompt_eval_duration".to_owned(), json!(0));
     body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
-    body.insert("eval_duration".to_owned(), json!(took));
+    body.extend(time("eval_duration", head.spoke));
     Value::Object(body)
 }
 

@@ -21,6 +21,7 @@ mod gemini;
 mod histories;
 mod hosts;
 mod merged;
+mod noted;
 mod ollama;
 mod overflow;
 mod pictures;

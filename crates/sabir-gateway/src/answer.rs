@@ -23,7 +23,6 @@ pub(crate) struct Page(Arc<Mutex<Written>>);
 struct Written {
     bytes: Vec<u8>,
     refusal: Option<Refusal>,
-    report: Option<String>,
 }
 
 impl Page {
@@ -39,11 +38,6 @@ impl Page {
     /// Gives up before anything was written: the client is told with a status of its own.
     pub(crate) fn refuse(&self, refusal: Refusal) {
         self.written().refusal = Some(refusal);
-    }
-
-    /// Notes what was done about the answer, for a header.
-    pub(crate) fn report(&self, report: String) {
-        self.written().report = Some(report);
     }
 
     fn take(&self) -> Bytes {
@@ -87,11 +81,6 @@ impl Answer {
             None => Ok(()),
         }?;
         Ok(self)
-    }
-
-    /// What was done about the answer, as far as it is known before its first byte.
-    pub(crate) fn report(&self) -> Option<String> {
-        self.page.written().report.take()
     }
 
     /// Sends these words after each such silence.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
@@ -16,7 +16,7 @@ use sabir_wire::{Encoder, Head, Incoming, Wire};
 use crate::answer::{Answer, Page, Work};
 use crate::error::Refusal;
 use crate::ledger::Ledger;
-use crate::mend::{Diary, Mender, Next};
+use crate::mend::{Diary, Mender, Next, Taken};
 use crate::note::Note;
 use crate::route::{Back, Route};
 use crate::serve::Gateway;
@@ -71,7 +71,10 @@ impl Exchange {
             && let Some(dialect) = dialect(name)
         {
             let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
-            self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
+            // Without tools there is nothing to teach.
+            if prompt != request.system.trim_end() {
+                self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });
+            }
         }
     }
 
@@ -99,11 +102,7 @@ impl Exchange {
         };
         let answer = Answer::new(page, work).begun().await?;
         let (kind, ping) = if streamed { (front.stream_type(), ping(front)) } else { ("application/json", "") };
-        let report = answer.report();
         let mut response = Response::new(Body::new(answer.pinging(ping, limits.ping)));
-        if let Some(report) = report.and_then(|report| HeaderValue::try_from(report).ok()) {
-            response.headers_mut().insert(REPORT, report);
-        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         if streamed {
             response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -114,21 +113,27 @@ impl Exchange {
     async fn stream(self, asking: Asking, page: Page) {
         let Asking { request, route, head } = asking;
         let encoder = Encoder::new(self.front, head);
-        let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: false };
+        let mut written = Streamed { encoder, page: page.clone(), ledger: self.ledger.clone(), begun: None };
         let tell = |note: Note<'_>| self.ledger.note(note);
-        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut written).await;
+        // A line of JSON holds a call, whether more lines follow or not.
+        let taken = if self.front.stream_type() == "text/event-stream" { Taken::InPieces } else { Taken::Whole };
+        let (result, report) = ask(&request, &route, taken, Diary::new(&tell), &mut written).await;
         let failure = result.err().map(Refusal::Failed);
         let Streamed { mut encoder, begun, .. } = written;
-        if self.report && (begun || failure.is_none()) {
-            page.write(|out| out.extend_from_slice(comment(self.front, &report).as_bytes()));
+        if self.report && (begun.is_some() || failure.is_none()) {
+            page.write(|out| encoder.remark(REPORT, &report, out));
+        } else if self.report {
+            self.ledger.report(report);
         }
         match failure {
-            Some(refusal) if !begun => page.refuse(refusal),
+            Some(refusal) if begun.is_none() => page.refuse(refusal),
             Some(refusal) => {
                 self.ledger.failed(&refusal);
                 page.write(|out| encoder.error(&refusal.told(), out));
             }
             None => {
+                let took = self.ledger.elapsed();
+                encoder.took(took, begun.map_or(Duration::ZERO, |begun| took.saturating_sub(begun)));
                 page.write(|out| encoder.finish(out));
                 self.ledger.done();
             }
@@ -136,16 +141,18 @@ impl Exchange {
     }
 
     async fn whole(self, asking: Asking, page: Page) {
-        let Asking { request, route, head } = asking;
-        let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone() };
+        let Asking { request, route, mut head } = asking;
+        let mut drafted = Drafted { draft: Draft::default(), ledger: self.ledger.clone(), begun: None };
         let tell = |note: Note<'_>| self.ledger.note(note);
-        let (result, report) = ask(&request, &route, Diary::new(&tell), &mut drafted).await;
+        let (result, report) = ask(&request, &route, Taken::Whole, Diary::new(&tell), &mut drafted).await;
+        if self.report {
+            self.ledger.report(report);
+        }
         if let Err(error) = result {
             return page.refuse(Refusal::Failed(error));
         }
-        if self.report {
-            page.report(report);
-        }
+        head.took = self.ledger.elapsed();
+        head.spoke = drafted.begun.map_or(Duration::ZERO, |begun| head.took.saturating_sub(begun));
         let body = self.front.encode_whole(&head, &drafted.draft).to_string();
         page.write(|out| out.extend_from_slice(body.as_bytes()));
         self.ledger.done();
@@ -156,10 +163,11 @@ impl Exchange {
 async fn ask<S: Sink + Send>(
     request: &Request,
     route: &Route,
+    taken: Taken,
     diary: Diary<'_>,
     out: &mut S,
 ) -> (Result<(), ModelError>, String) {
-    let mut mender = Mender::new(request, route.mending, diary, |event: Event<'_>| out.event(event));
+    let mut mender = Mender::new(request, route.mending, taken, diary, |event: Event<'_>| out.event(event));
     let mut asked = Cow::Borrowed(request);
     let result = loop {
         let over = mender.over();
@@ -187,8 +195,8 @@ struct Streamed {
     encoder: Encoder,
     page: Page,
     ledger: Ledger,
-    /// Whether anything was written.
-    begun: bool,
+    /// When the first of it was written, from the start of the exchange.
+    begun: Option<Duration>,
 }
 
 impl Sink for Streamed {
@@ -198,7 +206,9 @@ impl Sink for Streamed {
         page.write(|out| {
             let before = out.len();
             encoder.event(event, out);
-            *begun |= out.len() > before;
+            if begun.is_none() && out.len() > before {
+                *begun = Some(ledger.elapsed());
+            }
         });
     }
 }
@@ -207,18 +217,19 @@ impl Sink for Streamed {
 struct Drafted {
     draft: Draft,
     ledger: Ledger,
+    /// When the first of it came, from the start of the exchange.
+    begun: Option<Duration>,
 }
 
 impl Sink for Drafted {
     fn event(&mut self, event: Event<'_>) {
         self.ledger.event(&event);
+        let says = matches!(event, Event::Text { .. } | Event::Thought { .. } | Event::CallStart { .. });
+        if says && self.begun.is_none() {
+            self.begun = Some(self.ledger.elapsed());
+        }
         self.draft.event(event);
     }
-}
-
-/// The report as a comment, which every reader of server-sent events skips; lines of JSON have none.
-fn comment(front: Wire, report: &str) -> String {
-    if front.stream_type() == "text/event-stream" { format!(": {REPORT} {report}\n\n") } else { String::new() }
 }
 
 /// A sign of life that clients of that wire skip; lines of JSON have none.

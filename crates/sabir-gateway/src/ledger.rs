@@ -4,6 +4,7 @@
 //! being done. All of them end in the last hold on the ledger being dropped, so that is where the end is told.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sabir_call::{Event, Usage};
 use sabir_wire::Wire;
@@ -34,6 +35,8 @@ struct Entries {
     calls: u32,
     usage: Usage,
     error: Option<String>,
+    /// What was done about the answer, for a header.
+    report: Option<String>,
     /// A place among the answers that are made at once.
     place: Option<OwnedSemaphorePermit>,
     /// Whether the work came to its proper end, and whether the client took all of it.
@@ -79,6 +82,21 @@ impl Ledger {
     /// Why the answer does not come to its proper end.
     pub(crate) fn failed(&self, error: &impl ToString) {
         self.entries().error = Some(error.to_string());
+    }
+
+    /// How long it has gone on.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.start.elapsed()
+    }
+
+    /// What was done about an answer of which nothing has gone out yet.
+    pub(crate) fn report(&self, report: String) {
+        self.entries().report = Some(report);
+    }
+
+    /// That, once, for whoever makes the response.
+    pub(crate) fn reported(&self) -> Option<String> {
+        self.entries().report.take()
     }
 
     /// Keeps a place until the exchange is over.

@@ -22,6 +22,7 @@ use sabir_call::{Parallel, Protocol, Request, ToolChoice};
 
 mod again;
 mod attempt;
+mod beginning;
 mod diary;
 mod ending;
 mod mender;
@@ -79,6 +80,15 @@ impl FromStr for Mending {
     }
 }
 
+/// How the client takes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// While it is written.
+    InPieces,
+    /// In one piece, so that nothing is gained by sending what is not certain yet.
+    Whole,
+}
+
 /// What an answer is held to.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
@@ -92,10 +102,12 @@ pub(crate) struct Terms {
     native: bool,
     /// Whether markup is looked for in the text.
     reads: bool,
+    /// The most bytes of a raw string that wait for their beginning to be certain.
+    opening: usize,
 }
 
 impl Terms {
-    fn of(request: &Request, mending: Mending) -> Self {
+    fn of(request: &Request, mending: Mending, taken: Taken) -> Self {
         let native = request.protocol == Protocol::Native;
         let tries = if let Mending::Retry(tries) = mending { tries } else { 0 };
         Self {
@@ -106,6 +118,7 @@ impl Terms {
             parallel: request.parallel,
             native,
             reads: !request.tools.is_empty() && request.choice != ToolChoice::None,
+            opening: if taken == Taken::Whole { usize::MAX } else { typed::OPENING },
         }
     }
 }

@@ -60,6 +60,9 @@ impl Desk {
                 refused(&refusal, front, &ledger)
             }
         };
+        if let Some(report) = ledger.reported().and_then(|report| HeaderValue::try_from(report).ok()) {
+            response.headers_mut().insert(REPORT, report);
+        }
         if self.link.is_lost() {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -81,7 +84,7 @@ impl Desk {
             ));
         }
         if !matches!(who, Who::Health) {
-            guard::admit(self.gateway.settings(), self.local, parts)?;
+            guard::admit(&self.gateway.settings(), self.local, parts)?;
         }
         match who {
             Who::Nobody => Err(Refusal::Path(parts.uri.path().chars().take(200).collect())),
@@ -101,7 +104,7 @@ impl Desk {
         ledger: &Ledger,
     ) -> Result<Response, Refusal> {
         let (gateway, path) = (&self.gateway, parts.uri.path());
-        let limits = &gateway.settings().limits;
+        let limits = &{ gateway.settings().limits };
         let response = match who {
             Who::Nobody | Who::Health => lists::health(),
             Who::Permission => lists::permission(&parts.headers),

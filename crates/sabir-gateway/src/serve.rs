@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::note::{Note, Watch};
 use crate::respond::Desk;
 use crate::route::{Route, Routes};
-use crate::settings::Settings;
+use crate::settings::{Limits, Settings};
 
 /// How long answers may take to say that they were cut off.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub struct Gateway(Arc<Inner>);
 
 struct Inner {
     routes: RwLock<Arc<Routes>>,
-    settings: Settings,
+    settings: RwLock<Arc<Settings>>,
     watch: Box<dyn Watch>,
     metrics: Metrics,
     count: AtomicU64,
@@ -64,7 +64,7 @@ pub enum ServeError {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("settings", &self.0.settings).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("settings", &self.settings()).finish_non_exhaustive()
     }
 }
 
@@ -75,7 +75,7 @@ impl Gateway {
         let created = (settings.clock)().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let gateway = Self(Arc::new(Inner {
             routes: RwLock::default(),
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
             watch: Box::new(watch),
             metrics: Metrics::default(),
             count: AtomicU64::new(0),
@@ -97,12 +97,23 @@ impl Gateway {
         *self.0.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 
+    /// Takes other settings for what begins from now on. How many connections and answers there may be at once stays as it was
+    /// at the start, and a token can be changed, but not taken away.
+    pub fn reset(&self, settings: Settings) {
+        let known = self.settings();
+        let (connections, answers) = (known.limits.connections, known.limits.answers);
+        let token = settings.token.or_else(|| known.token.clone());
+        let limits = Limits { connections, answers, ..settings.limits };
+        let settings = Settings { token, limits, seed: known.seed, ..settings };
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
     pub(crate) fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.0.routes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.0.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -123,13 +134,13 @@ impl Gateway {
     /// A place among the answers that are made at once.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let place = Arc::clone(&self.0.answers).try_acquire_owned();
-        place.map_err(|_| Refusal::Busy(self.0.settings.limits.answers))
+        place.map_err(|_| Refusal::Busy(self.settings().limits.answers))
     }
 
     /// An id that no other answer of this machine has.
     pub(crate) fn id(&self) -> String {
         let count = self.0.count.fetch_add(1, Ordering::Relaxed);
-        format!("sabir_{:016x}{count:08x}", self.0.settings.seed)
+        format!("sabir_{:016x}{count:08x}", self.settings().seed)
     }
 
     /// Serves until `end`, then lets answers end as long as the limits say; what is not through by then is told that it was cut
@@ -139,7 +150,7 @@ impl Gateway {
     /// If the listener is of no use; a connection that fails ends alone.
     pub async fn serve(&self, listener: TcpListener, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let address = listener.local_addr().map_err(ServeError::Address)?;
-        if self.0.settings.token.is_none() && !address.ip().is_loopback() {
+        if self.settings().token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
         let open = GracefulShutdown::new();
@@ -171,7 +182,7 @@ impl Gateway {
         }
         drop(listener);
         let mut closed = std::pin::pin!(open.shutdown());
-        if timeout(self.0.settings.limits.drain, &mut closed).await.is_err() {
+        if timeout(self.settings().limits.drain, &mut closed).await.is_err() {
             self.0.cut.send_replace(true);
             let _ = timeout(LAST_WORDS, closed).await;
         }
@@ -186,7 +197,7 @@ impl Gateway {
     ) -> impl GracefulConnection<Error = hyper::Error> + use<> {
         let _ = stream.set_nodelay(true);
         let local = stream.local_addr().unwrap_or(listener);
-        let line = Line::new(stream, Arc::clone(&link), self.0.settings.limits);
+        let line = Line::new(stream, Arc::clone(&link), self.settings().limits);
         let desk = Desk { gateway: self.clone(), local, link };
         let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
             let desk = desk.clone();

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use sabir_model::Secret;
 
-/// Settings of a gateway. They hold for connections that are opened after they were given.
+/// Settings of a gateway. They hold for connections and requests that begin after they were given.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// What a client must show: as a bearer token, or as the wire's own key header. `None`: anybody who reaches the address

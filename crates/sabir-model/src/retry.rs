@@ -24,7 +24,8 @@ pub struct Retries {
     pub base: Duration,
     /// The longest wait of our own choosing.
     pub longest: Duration,
-    /// The longest wait that a provider may ask for; what it asks beyond is cut to this.
+    /// The longest wait that a provider may ask for; what it asks beyond is cut to this, or is not waited for where
+    /// [many](crate::Callers::Many) ask.
     pub longest_asked: Duration,
 }
 

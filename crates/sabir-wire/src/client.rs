@@ -76,6 +76,8 @@ pub struct Head {
     pub created: u64,
     /// How long the answer took, where the caller knows. Ollama tells it.
     pub took: Duration,
+    /// How much of that from its first piece on.
+    pub spoke: Duration,
     /// What the client wants of the answer's form.
     pub wants: Wants,
 }
@@ -89,7 +91,7 @@ impl Incoming {
     /// The head of the answer to this request. `id` is the response's own, `created` seconds since 1970.
     pub fn head(&self, id: impl Into<String>, created: u64) -> Head {
         let (model, wants) = (self.request.model.clone(), self.wants.clone());
-        Head { id: id.into(), model, created, took: Duration::ZERO, wants }
+        Head { id: id.into(), model, created, took: Duration::ZERO, spoke: Duration::ZERO, wants }
     }
 }
 

@@ -43,6 +43,7 @@ mod gemini;
 mod identifier;
 pub mod listing;
 mod loose;
+mod moment;
 mod mould;
 mod native;
 mod ollama;
@@ -62,6 +63,7 @@ mod wishes;
 
 pub use client::{Counts, Head, Incoming, Note, RequestError, Wants};
 pub use failure::{MAX_WORDS, ProviderError, classify};
+pub use moment::moment;
 pub use native::Spaced;
 pub use replay::{pieces, play};
 pub use response::{BodyForm, Close, Decoder, Report};

@@ -6,7 +6,7 @@
 use sabir_call::{BYTES_PER_TOKEN, Part, Request};
 use serde_json::{Value, json};
 
-use crate::ollama::answer::moment;
+use crate::moment::moment;
 
 /// What a picture is counted as, in tokens.
 const PICTURE_TOKENS: u64 = 1500;

@@ -71,6 +71,11 @@ pub(crate) fn name(tool: &Opaque) -> Option<&str> {
     tool.data.get("name").and_then(Value::as_str)
 }
 
+/// Whether its input is held to a grammar.
+pub(crate) fn has_grammar(tool: &Opaque) -> bool {
+    tool.data.get("format").and_then(|format| format.get("type")).is_some_and(|kind| kind == "grammar")
+}
+
 /// The tools of that wire in a request.
 pub(crate) fn of<'r>(request: &'r Request, wire: &'r str) -> impl Iterator<Item = &'r Opaque> {
     request.wishes.native.iter().filter(move |tool| tool.wire == wire)

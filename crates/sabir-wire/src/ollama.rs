@@ -41,7 +41,7 @@ const SAID: Said = Said {
         (Wish::Stop, "options.stop"),
     ],
     mute: |_, _, _| false,
-    lacks: &[Lack::Force, Lack::One, Lack::Strict, Lack::Address, Lack::Marks],
+    lacks: &[Lack::Force, Lack::One, Lack::Strict, Lack::Address, Lack::Marks, Lack::Failed],
 };
 
 pub(crate) fn stop_reason(word: &str) -> StopReason {

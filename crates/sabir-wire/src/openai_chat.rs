@@ -50,7 +50,7 @@ const SAID: Said = Said {
         Wish::Verbosity | Wish::CacheKey => !form.completion_limit,
         wish => is_mute(request, wish),
     },
-    lacks: &[Lack::Marks],
+    lacks: &[Lack::Marks, Lack::Failed],
 };
 
 /// The longest name of a user that OpenAI takes.

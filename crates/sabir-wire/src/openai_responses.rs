@@ -13,6 +13,9 @@ pub(crate) mod stream;
 mod told;
 mod written;
 
+pub(crate) use incoming::freeform;
+pub(crate) use written::Written;
+
 use sabir_call::StopReason;
 
 use crate::openai_chat::is_mute;
@@ -51,7 +54,7 @@ const SAID: Said = Said {
         (Wish::CacheKey, "prompt_cache_key"),
     ],
     mute: |request, _, wish| is_mute(request, wish),
-    lacks: &[Lack::Marks],
+    lacks: &[Lack::Marks, Lack::Failed],
 };
 
 /// Words for an answer that is not complete, and reasons. The first row of a reason is the word that is written for it.

@@ -42,6 +42,11 @@ impl Scale<'_> {
         for tool in request.wishes.native.iter().filter(|tool| prompted || tool.wire != self.wire) {
             let (word, wire) = (native::word(tool), &tool.wire);
             match native::kind(tool) {
+                Kind::Freeform if native::has_grammar(tool) => {
+                    let name = native::name(tool).unwrap_or_default();
+                    let what = format!("the grammar of `{name}` is told in words: {} cannot be held to it", self.wire);
+                    notes.push(Note::new("tools", what));
+                }
                 Kind::Freeform | Kind::Space => {}
                 Kind::Client => {
                     let what =
@@ -98,13 +103,21 @@ impl Scale<'_> {
     }
 
     fn history(&self, request: &Request, notes: &mut Vec<Note>) -> Result<(), RequestError> {
-        let mut lost = 0;
+        let (mut lost, mut failed) = (0, 0);
+        let unsaid = request.protocol == Protocol::Native && self.lacks(Lack::Failed);
         for (index, message) in request.messages.iter().enumerate() {
             for (at, part) in message.parts.iter().enumerate() {
                 self.seen(request, message, part)
                     .map_err(|what| RequestError::new(format!("messages[{index}], part {at}"), what))?;
                 lost += usize::from(message.role == Role::Assistant && self.loses(request, part));
+                let is_failed = matches!(part, Part::Result(result) if result.ending.is_error());
+                failed += usize::from(unsaid && is_failed);
             }
+        }
+        if failed > 0 {
+            let what =
+                format!("has no word for a result that failed (`is_error`): the words of {failed} have to say it");
+            self.note("messages", &what, notes);
         }
         if lost > 0 {
             let what =

@@ -70,8 +70,12 @@ pub(crate) trait Writer: Send {
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b": keep-alive\n\n");
     }
-    /// How long the answer took; only some wires tell it.
-    fn took(&mut self, _: Duration) {}
+    /// How long the answer took, and how much of that from its first piece on; only some wires tell it.
+    fn took(&mut self, _took: Duration, _spoke: Duration) {}
+    /// Something that clients skip and people read.
+    fn remark(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!(": {name} {words}\n\n").as_bytes());
+    }
     /// Ends the stream properly.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
@@ -252,9 +256,15 @@ impl Encoder {
         self.writer.keep_alive(out);
     }
 
-    /// How long the answer took, for wires that tell it at the end.
-    pub fn took(&mut self, took: Duration) {
-        self.writer.took(took);
+    /// How long the answer took, and how much of that from its first piece on, for wires that tell it at the end.
+    pub fn took(&mut self, took: Duration, spoke: Duration) {
+        self.writer.took(took, spoke);
+    }
+
+    /// Appends words of one line that clients skip: a comment of server-sent events, a member of that name in a
+    /// line of JSON, nothing in binary frames.
+    pub fn remark(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
+        self.writer.remark(name, words, out);
     }
 
     /// Appends the proper end of the stream. To break it off, drop the encoder instead.

@@ -51,6 +51,8 @@ pub(crate) enum Lack {
     Address,
     /// Marks of what may be cached.
     Marks,
+    /// That a result failed.
+    Failed,
     /// Words that are JSON of any form.
     Json,
     /// Words that are JSON of a schema.

@@ -316,6 +316,11 @@ impl Chosen {
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
     }
 
+    /// How often a request is sent again, at most.
+    pub(crate) fn retries(&self) -> u32 {
+        self.reached.retries.limit
+    }
+
     /// What its provider speaks.
     pub(crate) fn spoken(&self) -> (Wire, Form) {
         (self.reached.provider.wire, self.reached.provider.form.clone())
@@ -361,14 +366,16 @@ fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
-/// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place.
+/// Why a file cannot be used, without a line of it: the line may hold a key. Of values only those are said that are not meant for
+/// secrets, and do not look like one that was put into the wrong place.
 fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-    let values = toml::from_str::<toml::Table>(text).map(|table| scalars(&toml::Value::Table(table)));
+    let values = toml::from_str::<toml::Table>(text).map(|table| secrets(&toml::Value::Table(table), false));
     let message = values
         .unwrap_or_default()
         .iter()
         .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
+    let message = sabir_call::redact::text(&message);
     Failure::usage(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
 }
 
@@ -379,11 +386,16 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// All values of a file as text.
-fn scalars(value: &toml::Value) -> Vec<String> {
+/// The values of all keys by whose name they may be secrets, as text. `inside`: the name of a table around it says so.
+fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
+    const NAMES: [&str; 6] = ["key", "token", "secret", "password", "auth", "header"];
+    let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
     match value {
-        toml::Value::Table(table) => table.values().flat_map(scalars).collect(),
-        toml::Value::Array(items) => items.iter().flat_map(scalars).collect(),
+        toml::Value::Table(table) => {
+            table.iter().flat_map(|(name, value)| secrets(value, inside || named(name))).collect()
+        }
+        toml::Value::Array(items) => items.iter().flat_map(|item| secrets(item, inside)).collect(),
+        _ if !inside => Vec::new(),
         toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
         other => vec![other.to_string()],
     }

@@ -23,6 +23,7 @@ pub(crate) use keys::GatewayKeys;
 mod keys;
 mod log;
 mod paste;
+mod reload;
 mod routes;
 
 /// Where a gateway listens that is told nothing.
@@ -47,17 +48,12 @@ pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
     let routes = routes::routes(arguments, &config)?;
     let keys = config.gateway();
     let token = token(arguments, keys)?;
-    let listen = arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(LISTEN);
-    let settings = Settings {
-        token: token.secret().cloned(),
-        hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
-        origins: keys.origins.clone(),
-        limits: keys.limits(),
-        seed: u64::from_le_bytes(random()?),
-        clock: SystemTime::now,
-    };
+    let listen = place(arguments, keys);
+    let settings = settings(arguments, keys, token.secret(), u64::from_le_bytes(random()?));
     let names: Vec<String> = routes.names().map(str::to_owned).collect();
-    let (log, pen) = log::start(arguments)?;
+    let dial = log::Dial::default();
+    dial.set(log::Manner::of(arguments, keys));
+    let (log, pen) = log::start(&dial)?;
     let gateway = Gateway::new(routes, settings, log);
     more_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +65,7 @@ pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
         let listener = TcpListener::bind(listen).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let end = ended()?;
-        reload(arguments, &gateway)?;
+        reload::listen(reload::Serving::new(arguments, keys, &gateway, &dial, &token))?;
         if token.secret().is_some() || address.ip().is_loopback() {
             print::out(&announced(arguments, address, &token, &names));
         }
@@ -88,6 +84,23 @@ pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
     served.map(|()| Exit::Completed)
 }
 
+/// Where it is to listen.
+fn place<'a>(arguments: &'a GatewayArguments, keys: &'a GatewayKeys) -> &'a str {
+    arguments.listen.as_deref().or(keys.listen.as_deref()).unwrap_or(LISTEN)
+}
+
+/// Who may ask, and how much.
+fn settings(arguments: &GatewayArguments, keys: &GatewayKeys, token: Option<&Secret>, seed: u64) -> Settings {
+    Settings {
+        token: token.cloned(),
+        hosts: keys.hosts.iter().chain(&arguments.allow_host).cloned().collect(),
+        origins: keys.origins.clone(),
+        limits: keys.limits(),
+        seed,
+        clock: SystemTime::now,
+    }
+}
+
 /// What is said at the start.
 fn announced(arguments: &GatewayArguments, address: SocketAddr, token: &Token, names: &[String]) -> String {
     let line = format!("listening on http://{address}\n");
@@ -104,31 +117,6 @@ fn announced(arguments: &GatewayArguments, address: SocketAddr, token: &Token, n
     };
     let model = names.first().map_or("MODEL", String::as_str);
     line + &print::visible(&paste::settings(&paste::Facts { address, token: &token, model, names }))
-}
-
-/// Reads the configuration again whenever the process is sent SIGHUP. One that cannot be used changes nothing.
-fn reload(arguments: &GatewayArguments, gateway: &Gateway) -> Result<(), Failure> {
-    let mut signals = listen(SignalKind::hangup())?;
-    let (arguments, gateway) = (arguments.clone(), gateway.clone());
-    tokio::spawn(async move {
-        while signals.recv().await.is_some() {
-            let arguments = arguments.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                routes::routes(&arguments, &Config::load(arguments.config.as_deref())?)
-            });
-            let words = match read.await {
-                Ok(Ok(routes)) => {
-                    let names = routes.names().collect::<Vec<_>>().join(", ");
-                    gateway.replace(routes);
-                    format!("the configuration was read again; models: {names}")
-                }
-                Ok(Err(failure)) => format!("the models stay as they are: {}", failure.message),
-                Err(_) => "the models stay as they are: the configuration could not be read".to_owned(),
-            };
-            print::err(&print::visible(&format!("sabir: {words}\n")));
-        }
-    });
-    Ok(())
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {

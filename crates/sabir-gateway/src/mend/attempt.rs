@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use sabir_call::{Cut, Draft, Fault, FaultKind, ModelError, ModelErrorKind, StopReason, Usage};
 use sabir_check::{Checked, RULES};
 
+use super::beginning::Beginning;
 use super::twin::Print;
 use super::typed::Outgoing;
 use super::words::Words;
@@ -17,6 +18,7 @@ pub(crate) struct Attempt {
     pub(crate) calls: Vec<Call>,
     /// The calls that wait; where the model may be asked again, all that it said.
     pub(crate) draft: Draft,
+    pub(crate) beginning: Beginning,
     pub(crate) words: Words,
     pub(crate) thoughts: Words,
     pub(crate) usage: Usage,

@@ -98,10 +98,11 @@ impl<S: Sink> Mender<'_, S> {
 
     /// Says what is held of the words, unless it is the remains of markup.
     pub(super) fn finish_words(&mut self) {
+        let cut = self.attempt.is_short();
         let (out, Attempt { words, thoughts, .. }) = (&mut self.out, &mut self.attempt);
-        let mut dropped = thoughts.finish(&mut |text| out.event(Event::Thought { text }));
+        let mut dropped = thoughts.finish(cut, &mut |text| out.event(Event::Thought { text }));
         let said = &mut self.sent.words;
-        dropped += words.finish(&mut |text| {
+        dropped += words.finish(cut, &mut |text| {
             *said |= !text.trim().is_empty();
             out.event(Event::Text { text });
         });

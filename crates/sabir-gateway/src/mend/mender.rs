@@ -21,7 +21,7 @@ use super::diary::Diary;
 use super::twin::Print;
 use super::typed::{Desk, Outgoing};
 use super::words::Words;
-use super::{Mending, Terms};
+use super::{Mending, Taken, Terms};
 
 /// A sink that sets right what can be set right, and hands everything on to `out`.
 pub(crate) struct Mender<'n, S> {
@@ -36,9 +36,9 @@ pub(crate) struct Mender<'n, S> {
 }
 
 impl<'n, S: Sink> Mender<'n, S> {
-    /// For answers to that request.
-    pub(crate) fn new(request: &Request, mending: Mending, diary: Diary<'n>, out: S) -> Self {
-        let terms = Terms::of(request, mending);
+    /// For answers to that request, of which the client takes calls in that way.
+    pub(crate) fn new(request: &Request, mending: Mending, taken: Taken, diary: Diary<'n>, out: S) -> Self {
+        let terms = Terms::of(request, mending, taken);
         let mut mender = Self {
             out,
             terms,
@@ -162,7 +162,7 @@ impl<'n, S: Sink> Mender<'n, S> {
             self.diary.mended("leaked_call", name);
         }
         self.out.event(Event::CallStart { index, id, name, dialect, at: 0, name_at: 0 });
-        Outgoing::new(index, name)
+        Outgoing::new(index, name, self.terms.opening)
     }
 
     /// An event of one call.
@@ -175,12 +175,21 @@ impl<'n, S: Sink> Mender<'n, S> {
             _ => {}
         }
         let over = call.end != End::Open;
+        let beginning = &mut self.attempt.beginning;
         match &mut call.way {
             Way::Going(outgoing) => {
                 let desk = &mut Desk { checker: &self.checker, diary: &mut self.diary, out: &mut self.out };
                 match event {
-                    Event::ArgStart { name, form, .. } => outgoing.start(name, form, desk),
-                    Event::ArgDelta { text, .. } => outgoing.delta(text, desk),
+                    Event::ArgStart { name, form, at, .. } => {
+                        beginning.open(index, at);
+                        outgoing.start(name, form, desk);
+                    }
+                    Event::ArgDelta { text, .. } => {
+                        if beginning.is_plain(index) {
+                            outgoing.begun();
+                        }
+                        outgoing.delta(text, desk);
+                    }
                     Event::ArgEnd { lead, .. } => outgoing.close(lead, desk),
                     _ => {}
                 }
@@ -341,7 +350,8 @@ impl<S: Sink> Sink for Mender<'_, S> {
             self.attempt.draft.event(event);
         }
         match event {
-            Event::Source { .. } | Event::Mark(_) => {}
+            Event::Source { text } => self.attempt.beginning.push(text),
+            Event::Mark(_) => {}
             Event::Text { text } => self.say(text),
             Event::Thought { text } => self.think(text),
             Event::CallStart { index, id, name, dialect, .. } => self.call_start(index, id, name, dialect),

@@ -10,7 +10,7 @@ use sabir_call::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Diary, Mender, Mending, Next};
+use super::{Diary, Mender, Mending, Next, Taken};
 use crate::note::Note;
 
 mod calls;
@@ -69,10 +69,15 @@ type Answer<'a> = &'a dyn Fn(&mut dyn Sink);
 
 /// Plays each answer as long as one is asked for.
 fn mended(request: &Request, mending: Mending, answers: &[Answer<'_>]) -> Outcome {
+    taken(Taken::InPieces, request, mending, answers)
+}
+
+/// The same, for a client that takes calls in that way.
+fn taken(taken: Taken, request: &Request, mending: Mending, answers: &[Answer<'_>]) -> Outcome {
     let tell = |_: Note<'_>| {};
     let mut outcome = Outcome::default();
     let out = |event: Event<'_>| outcome.draft.event(event);
-    let mut mender = Mender::new(request, mending, Diary::new(&tell), out);
+    let mut mender = Mender::new(request, mending, taken, Diary::new(&tell), out);
     let (mut asked, mut requests, mut error) = (request.clone(), Vec::new(), None);
     for answer in answers {
         answer(&mut mender);
@@ -121,7 +126,11 @@ fn call(sink: &mut dyn Sink, index: u32, id: &str, name: &str, arguments: &Value
 }
 
 fn heal(text: &str) -> Outcome {
-    mended(&native(), Mending::Heal, &[&read(&[text], Cut::Ended)])
+    heal_in(&[text])
+}
+
+fn heal_in(pieces: &[&str]) -> Outcome {
+    mended(&native(), Mending::Heal, &[&read(pieces, Cut::Ended)])
 }
 
 fn spelled(dialect: &str, calls: &[(&str, Value)]) -> String {

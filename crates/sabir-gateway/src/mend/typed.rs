@@ -5,9 +5,10 @@
 //! that came as one and that the schema wants, only the first [`LONG`] bytes wait: what is longer goes out from there on, as long
 //! as it is strict JSON.
 //!
-//! The first line feed of a raw value may be content or the dialect's wrapper, which is known at its end only. Values up to
-//! [`OPENING`] bytes wait for it and are exact. A longer one has gone out by then: there a line feed behind the opening tag is the
-//! wrapper's, whether or not another stands before the closing tag.
+//! The first line feed of a raw value may be content or the dialect's wrapper, which is known at its end only. A value that begins
+//! with none is certain and goes out at once. One that does waits up to [`OPENING`] bytes, or to its end where the client takes the
+//! call in one piece, and is exact. A longer one has gone out by then: there a line feed behind the opening tag is the wrapper's,
+//! whether or not another stands before the closing tag, and it is told where it was not.
 
 use sabir_call::{ArgForm, Event, Sink};
 use sabir_check::{Checker, Passage, Typed};
@@ -41,6 +42,8 @@ pub(crate) struct Outgoing {
     given: Vec<String>,
     argument: Argument,
     print: Print,
+    /// The most bytes of a raw string that wait for their beginning to be certain.
+    opening: usize,
     /// Why it cannot be read.
     broken: Option<String>,
 }
@@ -66,10 +69,10 @@ enum Argument {
 }
 
 impl Outgoing {
-    /// A call of a declared tool, which has been opened.
-    pub(crate) fn new(index: u32, tool: &str) -> Self {
+    /// A call of a declared tool, which has been opened. So many bytes of a raw string wait for their beginning to be certain.
+    pub(crate) fn new(index: u32, tool: &str, opening: usize) -> Self {
         let (tool, given, argument) = (tool.to_owned(), Vec::new(), Argument::None);
-        Self { index, tool, given, argument, print: Print::default(), broken: None }
+        Self { index, tool, given, argument, print: Print::default(), opening, broken: None }
     }
 
     /// What it says.
@@ -113,6 +116,15 @@ impl Outgoing {
         };
     }
 
+    /// The beginning of the open argument is certain.
+    pub(crate) fn begun(&mut self) {
+        if let Argument::Opening(print, held) = &self.argument
+            && held.is_empty()
+        {
+            self.argument = Argument::Open(print.clone(), None);
+        }
+    }
+
     /// A piece of the open argument.
     pub(crate) fn delta<S: Sink>(&mut self, text: &str, desk: &mut Desk<'_, '_, S>) {
         let index = self.index;
@@ -126,7 +138,7 @@ impl Outgoing {
             }
             Argument::Opening(print, held) => {
                 held.push_str(text);
-                if held.len() > OPENING {
+                if held.len() > self.opening {
                     print.push(held);
                     desk.out.event(Event::ArgDelta { index, text: held });
                     self.argument = Argument::Open(print.clone(), None);

@@ -1,8 +1,11 @@
 //! Words: what of a model's markup the client never sees.
 //!
-//! The reader of dialects takes calls out of the text. What it leaves there is no call: a marker that was cut off at the end of
-//! the answer, and special tokens that servers forget. They are dropped here: **a special token anywhere, other markup only where
-//! it is the last thing of an answer.** Whatever stands in code (between backticks or fences) is a mention and stays.
+//! The reader of dialects takes calls out of the text. What it leaves there is no call: a marker at the end of the answer, and
+//! special tokens that servers forget. They are dropped here: **a special token anywhere, other markup only where it is the last
+//! thing of an answer.** Whatever stands in code (between backticks or fences) is a mention and stays.
+//!
+//! The beginning of a marker (`<fun`) is a word like any other where the model ended there: nothing that it meant to say is lost.
+//! Only where the answer was cut it is taken for the marker that was being written.
 //!
 //! What is held back is at most one marker with the white space behind it.
 
@@ -64,7 +67,7 @@ const MARKS: [&str; 18] = [
     "[TOOL_CALLS]",
 ];
 
-/// What is shorter may be anything: `a <`.
+/// Where an answer was cut, what is shorter may be anything: `a <`.
 const SHORTEST: usize = 4;
 
 /// White space behind a mark that is waited for, in bytes.
@@ -118,10 +121,13 @@ impl Words {
         }
     }
 
-    /// Ends the text: says what is held, unless it is the remains of markup. Says how often something was dropped in all.
-    pub(crate) fn finish(&mut self, say: &mut impl FnMut(&str)) -> u32 {
+    /// Ends the text: says what is held, unless it is the remains of markup. Says how often something was dropped in all. `cut`:
+    /// the model had more to say.
+    pub(crate) fn finish(&mut self, cut: bool, say: &mut impl FnMut(&str)) -> u32 {
         let held = std::mem::take(&mut self.held);
-        if held.trim_ascii_end().len() >= SHORTEST {
+        let words = held.trim_ascii_end();
+        let token = || TOKENS.iter().any(|token| token.starts_with(words));
+        if words.len() >= SHORTEST && (cut || token() || self.marks().any(|mark| mark == words)) {
             self.dropped += 1;
         } else if !held.is_empty() {
             say(&held);
@@ -156,17 +162,20 @@ impl Words {
         ""
     }
 
+    fn marks(&self) -> impl Iterator<Item = &str> {
+        MARKS.iter().copied().chain(self.tags.iter().map(String::as_str))
+    }
+
     fn find(&self, rest: &str) -> Found {
         if let Some(token) = TOKENS.iter().find(|token| rest.starts_with(**token)) {
             return Found::Token(token.len());
         }
-        let marks = || MARKS.iter().copied().chain(self.tags.iter().map(String::as_str));
         let begun = |mark: &str| mark.starts_with(rest);
         let last = |mark: &str| {
             let behind = rest.strip_prefix(mark);
             behind.is_some_and(|behind| behind.len() <= BLANK && behind.bytes().all(|byte| byte.is_ascii_whitespace()))
         };
-        let held = TOKENS.iter().any(|token| begun(token)) || marks().any(|mark| begun(mark) || last(mark));
+        let held = TOKENS.iter().any(|token| begun(token)) || self.marks().any(|mark| begun(mark) || last(mark));
         if held { Found::Held } else { Found::Text }
     }
 }
@@ -209,22 +218,26 @@ fn pass(text: Option<&str>, say: &mut impl FnMut(&str)) {
 mod tests {
     use super::*;
 
-    fn said<'t>(pieces: impl IntoIterator<Item = &'t str>) -> (String, u32) {
+    fn said<'t>(cut: bool, pieces: impl IntoIterator<Item = &'t str>) -> (String, u32) {
         let (mut words, mut text) = (Words::new(["read_file"].into_iter()), String::new());
         for piece in pieces {
             words.push(piece, &mut |said| text.push_str(said));
         }
-        let dropped = words.finish(&mut |said| text.push_str(said));
+        let dropped = words.finish(cut, &mut |said| text.push_str(said));
         (text, dropped)
     }
 
     fn check(text: &str, expected: &str, dropped: u32) {
+        ended(false, text, expected, dropped);
+    }
+
+    fn ended(cut: bool, text: &str, expected: &str, dropped: u32) {
         let expected = (expected.to_owned(), dropped);
-        assert_eq!(said([text]), expected, "{text:?}");
-        assert_eq!(said(text.split_inclusive(|_| true)), expected, "{text:?} by characters");
+        assert_eq!(said(cut, [text]), expected, "{text:?}");
+        assert_eq!(said(cut, text.split_inclusive(|_| true)), expected, "{text:?} by characters");
         for (at, _) in text.char_indices() {
             let (head, tail) = text.split_at(at);
-            assert_eq!(said([head, tail]), expected, "{text:?} split at {at}");
+            assert_eq!(said(cut, [head, tail]), expected, "{text:?} split at {at}");
         }
     }
 
@@ -232,10 +245,11 @@ mod tests {
     fn remains_of_markup_are_dropped() {
         check("hi <tool_call>", "hi ", 1);
         check("hi <tool_call>\n", "hi ", 1);
-        check("hi <tool_ca", "hi ", 1);
         check("hi <read_file>", "hi ", 1);
-        check("hi <read_fi", "hi ", 1);
-        check("hi [TOOL_CA", "hi ", 1);
+        for cut in ["hi <tool_ca", "hi <read_fi", "hi [TOOL_CA", "hi <fun"] {
+            ended(true, cut, "hi ", 1);
+        }
+        ended(true, "hi <fu", "hi <fu", 0);
         check("a<|tool_call_end|> b<|im_end|>", "a b", 2);
         check("a</tool_call>", "a", 1);
         check("a <｜tool▁ca", "a ", 1);
@@ -250,6 +264,9 @@ mod tests {
         whole("the tag <tool_call> opens a call");
         whole("`<|im_end|>` ends a message, and so does\n```\n<|im_end|>\n```\n");
         whole("Vec<u8> [1] <b>x</b>");
+        for begun in ["use <fun", "use <function", "see [TOOL", "a <read_fi", "close it with </fun\n"] {
+            whole(begun);
+        }
         check("`a\n<|im_end|>", "`a\n", 1);
     }
 }

@@ -13,5 +13,6 @@ mod ends;
 mod limits;
 mod lists;
 mod mend;
+mod report;
 mod security;
 mod town;

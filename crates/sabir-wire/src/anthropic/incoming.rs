@@ -73,8 +73,20 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let choice = body.get("tool_choice");
     let one = choice.get("disable_parallel_tool_use").is_true();
     let mut wishes = Wishes { format: format(&body)?, ..Wishes::default() };
-    if is_marked(&body)? {
+    let marks = marks(&body)?;
+    if !marks.is_empty() {
         wishes.cache = Cache::Marked;
+    }
+    if marks.iter().any(|mark| mark.get("ttl").value == "1h") {
+        notes.push(Note::new(
+            "cache_control.ttl",
+            "left out: what is marked is kept for the usual time, not for an hour",
+        ));
+    }
+    let blocks = body.get("system").value.as_array().map_or(0, Vec::len);
+    if blocks > 1 {
+        let what = format!("its {blocks} blocks are joined by blank lines, and marked at their end alone");
+        notes.push(Note::new("system", what));
     }
     let mut request = Request {
         model: body.get("model").text()?.to_owned(),
@@ -120,19 +132,16 @@ fn format(body: &Field<'_>) -> Result<Format, RequestError> {
     Ok(Format::Schema { name: String::new(), schema: format.get("schema").object()?.into(), strict: true })
 }
 
-/// Whether anything is marked as the end of what may be cached.
-fn is_marked(body: &Field<'_>) -> Result<bool, RequestError> {
-    let marked = |field: &Field<'_>| !field.get("cache_control").is_absent();
-    let among = |list: &Field<'_>| Ok(list.value.is_array() && list.items()?.iter().any(marked));
-    if marked(body) || among(&body.get("system"))? || among(&body.get("tools"))? {
-        return Ok(true);
+/// The marks of what may be cached, wherever they stand.
+fn marks<'f>(body: &Field<'f>) -> Result<Vec<Field<'f>>, RequestError> {
+    let mut lists = vec![body.get("system"), body.get("tools")];
+    lists.extend(body.get("messages").items()?.iter().map(|message| message.get("content")));
+    let mut marks = vec![body.get("cache_control")];
+    for list in lists.iter().filter(|list| list.value.is_array()) {
+        marks.extend(list.items()?.iter().map(|block| block.get("cache_control")));
     }
-    for message in body.get("messages").items()? {
-        if among(&message.get("content"))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    marks.retain(|mark| !mark.is_absent());
+    Ok(marks)
 }
 
 fn system(system: &Field<'_>) -> Result<String, RequestError> {

@@ -161,6 +161,8 @@ const SIGNATURE: &str = "/reasoningContent/reasoningText/signature";
 impl Writer for Answer {
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
+    fn remark(&mut self, _: &str, _: &str, _: &mut Vec<u8>) {}
+
     fn event(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Text { text } => {

@@ -12,6 +12,7 @@ use super::stop_word;
 use crate::arguments::{ArgumentWriter, object, parsed};
 use crate::client::Head;
 use crate::failure::ProviderError;
+use crate::moment::moment;
 use crate::mould::{Cast, Mould, cast};
 use crate::wire::Writer;
 
@@ -97,8 +98,17 @@ impl Writer for Answer {
 
     fn keep_alive(&mut self, _: &mut Vec<u8>) {}
 
-    fn took(&mut self, took: Duration) {
-        self.head.took = took;
+    fn took(&mut self, took: Duration, spoke: Duration) {
+        (self.head.took, self.head.spoke) = (took, spoke);
+    }
+
+    /// A line without words, with a member that no client looks for.
+    fn remark(&mut self, name: &str, words: &str, out: &mut Vec<u8>) {
+        let mut body = opening(&self.head);
+        body.insert("message".to_owned(), json!({"role": "assistant", "content": ""}));
+        body.insert("done".to_owned(), json!(false));
+        body.insert(name.to_owned(), json!(words));
+        line(&Value::Object(body), out);
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -160,14 +170,15 @@ fn end(head: &Head, message: Value, stop: Option<&(StopReason, String)>, usage: 
     body.insert("message".to_owned(), message);
     body.insert("done".to_owned(), json!(true));
     body.insert("done_reason".to_owned(), json!(stop_word(reason, raw)));
-    // Clients count on all of them. What part of the time went where, only the provider knows.
-    let took = u64::try_from(head.took.as_nanos()).unwrap_or(u64::MAX);
-    body.insert("total_duration".to_owned(), json!(took));
-    body.insert("load_duration".to_owned(), json!(0));
+    // What is not known is left out, as Ollama leaves out what is 0: how long loading and the prompt took, only the provider knows.
+    let time = |name: &str, time: Duration| {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        (nanoseconds > 0).then(|| (name.to_owned(), json!(nanoseconds)))
+    };
+    body.extend(time("total_duration", head.took));
     body.extend(usage.input.map(|count| ("prompt_eval_count".to_owned(), json!(count))));
-    body.insert("prompt_eval_duration".to_owned(), json!(0));
     body.extend(usage.output.map(|count| ("eval_count".to_owned(), json!(count))));
-    body.insert("eval_duration".to_owned(), json!(took));
+    body.extend(time("eval_duration", head.spoke));
     Value::Object(body)
 }
 
@@ -181,39 +192,4 @@ fn opening(head: &Head) -> Map<String, Value> {
 fn line(body: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(body.to_string().as_bytes());
     out.push(b'\n');
-}
-
-/// Seconds since 1970 as RFC 3339 has them, in UTC.
-pub(crate) fn moment(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Counted in eras of 400 years that begin in March, so that a leap day is the last of its year.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let date = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}Z", era * 400 + year)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::moment;
-
-    #[test]
-    fn moments_are_dates() {
-        let rows = [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_799, "2000-02-29T23:59:59Z"),
-            (1_775_827_199, "2026-04-10T13:19:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ];
-        for (seconds, expected) in rows {
-            assert_eq!(moment(seconds), expected);
-        }
-        assert!(!moment(u64::MAX).is_empty());
-    }
 }

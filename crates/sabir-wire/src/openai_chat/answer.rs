@@ -1,13 +1,16 @@
 //! OpenAI Chat Completions: events to response bodies.
+//!
+//! The input of a custom tool is plain text, which cannot show that its end is missing. Where such a call was cut, the answer is said
+//! to have reached its limit, and a body that is not streamed leaves the call out.
 
 use sabir_call::{Draft, DraftArgument, DraftCall, DraftPart, DraftState, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, stop_word};
-use crate::arguments::ArgumentWriter;
 use crate::client::{Counts, Head};
 use crate::failure::ProviderError;
 use crate::mould::{Cast, Mould, cast};
+use crate::openai_responses::Written;
 use crate::sse;
 use crate::wire::Writer;
 
@@ -15,8 +18,10 @@ use crate::wire::Writer;
 pub(crate) struct Answer {
     head: Head,
     begun: bool,
-    calls: Vec<(u32, ArgumentWriter)>,
+    calls: Vec<(u32, Written)>,
     called: bool,
+    /// Whether a call was cut whose input is text.
+    short: bool,
     usage: Option<Usage>,
     stop: Option<(StopReason, String)>,
     /// The deltas of words, thoughts and arguments.
@@ -32,6 +37,7 @@ impl Answer {
             begun: false,
             calls: Vec::new(),
             called: false,
+            short: false,
             usage: None,
             stop: None,
             moulds: Default::default(),
@@ -59,16 +65,22 @@ impl Answer {
         cast(mould, Cast { key: 0, number: 0, text }, out, |_, text| written(head, json!({field: text})));
     }
 
-    fn call(&mut self, index: u32, write: impl FnOnce(&mut ArgumentWriter, &mut String), out: &mut Vec<u8>) {
+    fn call(&mut self, index: u32, write: impl FnOnce(&mut Written, &mut String), out: &mut Vec<u8>) {
         self.fragment.clear();
+        let mut is_text = false;
         if let Some((_, arguments)) = self.calls.iter_mut().rev().find(|(known, _)| *known == index) {
             write(arguments, &mut self.fragment);
+            is_text = arguments.is_text();
         }
         if !self.fragment.is_empty() {
             let ([.., mould], head) = (&mut self.moulds, &self.head);
             let fragment = Cast { key: index.into(), number: 0, text: &self.fragment };
             cast(mould, fragment, out, |_, text| {
-                written(head, json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]}))
+                let call = match is_text {
+                    true => json!({"index": index, "custom": {"input": text}}),
+                    false => json!({"index": index, "function": {"arguments": text}}),
+                };
+                written(head, json!({"tool_calls": [call]}))
             });
         }
     }
@@ -81,10 +93,18 @@ impl Writer for Answer {
             Event::Thought { text } => self.words("reasoning_content", text, out),
             Event::CallStart { index, id, name, .. } => {
                 self.called = true;
-                self.calls.push((index, ArgumentWriter::default()));
+                let freeform = is_freeform(&self.head, name);
+                self.calls.push((index, Written::new(freeform)));
                 let id = self.head.call_id(id, index);
-                let function = json!({"name": name, "arguments": ""});
-                let call = json!({"index": index, "id": id, "type": "function", "function": function});
+                let call = match freeform {
+                    true => {
+                        json!({"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": ""}})
+                    }
+                    false => {
+                        let function = json!({"name": name, "arguments": ""});
+                        json!({"index": index, "id": id, "type": "function", "function": function})
+                    }
+                };
                 self.delta(json!({"tool_calls": [call]}), out);
             }
             Event::ArgStart { index, name, form, .. } => {
@@ -93,11 +113,12 @@ impl Writer for Answer {
             Event::ArgDelta { index, text } => self.call(index, |arguments, out| arguments.delta(text, out), out),
             Event::ArgEnd { index, lead, .. } => self.call(index, |arguments, out| arguments.end(lead, out), out),
             Event::CallEnd { index, .. } => {
-                self.call(index, ArgumentWriter::close, out);
+                self.call(index, Written::close, out);
                 self.calls.retain(|(known, _)| *known != index);
             }
             Event::CallCut { index, .. } => {
-                self.call(index, ArgumentWriter::cut, out);
+                self.short |= self.calls.iter().any(|(known, call)| *known == index && call.is_text());
+                self.call(index, Written::cut, out);
                 self.calls.retain(|(known, _)| *known != index);
             }
             Event::Usage(usage) => self.usage.get_or_insert_default().update(usage),
@@ -119,7 +140,7 @@ impl Writer for Answer {
         }
         let default = if self.called { StopReason::Calls } else { StopReason::End };
         let (reason, raw) = self.stop.clone().unwrap_or((default, String::new()));
-        let word = stop_word(reason, &raw);
+        let word = if self.short { stop_word(StopReason::Length, "") } else { stop_word(reason, &raw) };
         chunk(&self.head, json!([{"index": 0, "delta": {}, "finish_reason": word}]), None, out);
         if self.usage.is_some() && self.head.wants.counts == Counts::Told {
             chunk(&self.head, json!([]), self.usage, out);
@@ -158,7 +179,7 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
             DraftPart::Thought(text) => thoughts.push_str(text),
             DraftPart::Opaque(opaque) if opaque.wire == NAME => details.push(opaque.data.clone()),
             DraftPart::Opaque(_) => {}
-            DraftPart::Call(call) => calls.push(tool_call(head, call)),
+            DraftPart::Call(call) => calls.extend(tool_call(head, call)),
         }
     }
     let default = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
@@ -183,9 +204,16 @@ pub(crate) fn whole(head: &Head, draft: &Draft) -> Value {
     })
 }
 
-/// A cut call shows as one: its arguments lack their end.
-fn tool_call(head: &Head, call: &DraftCall) -> Value {
-    let mut writer = ArgumentWriter::default();
+fn is_freeform(head: &Head, name: &str) -> bool {
+    head.wants.freeform.iter().any(|known| known == name)
+}
+
+/// A cut call shows as one: its arguments lack their end. One whose input is text could not, and is none.
+fn tool_call(head: &Head, call: &DraftCall) -> Option<Value> {
+    let mut writer = Written::new(is_freeform(head, &call.name));
+    if writer.is_text() && matches!(call.state, DraftState::Cut(_)) {
+        return None;
+    }
     let mut arguments = String::new();
     for DraftArgument { name, form, text, partial, .. } in &call.arguments {
         writer.start(name, *form, &mut arguments);
@@ -199,7 +227,10 @@ fn tool_call(head: &Head, call: &DraftCall) -> Value {
         _ => writer.close(&mut arguments),
     }
     let id = head.call_id(call.id.as_deref(), call.index);
-    json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+    Some(match writer.is_text() {
+        true => json!({"id": id, "type": "custom", "custom": {"name": call.name, "input": arguments}}),
+        false => json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}),
+    })
 }
 
 /// The body of an error. Clients look for the code first, then for the type, which is one for each kind of status.

@@ -5,21 +5,22 @@
 //! text there); `tool_calls`; reasoning fields. A client
 //! may send a history whose arguments are not a JSON object: they are kept as one argument with an empty name, as the
 //! decoder would deliver them. How much to think is read from `reasoning_effort`, or from `reasoning` as OpenRouter writes
-//! it. Files are kept as opaque state of this wire.
+//! it. Files are kept as opaque state of this wire. A custom tool, whose input is text, is a function of one argument, and a tool
+//! of the Responses wire as well, which can hold its input to a grammar.
 //!
 //! # Unsupported
-//! Several answers, probabilities of tokens, audio, custom tools, the old `functions`: each is an error that names its place.
+//! Several answers, probabilities of tokens, audio, the old `functions`: each is an error that names its place.
 
 use sabir_call::{Opaque, Parallel, Part, Request, Role, Thinking, ToolChoice, ToolSpec, Wishes};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{NAME, SAID};
 use crate::arguments::parsed;
 use crate::client::{Counts, Incoming, RequestError, Wants};
 use crate::fate::{Fate, Members, survey};
 use crate::field::{Field, History, allowed, call, form, function, only_words, picture, split, tool_set};
-use crate::thinking;
 use crate::wishes::{self, Places, Wish};
+use crate::{native, openai_responses, thinking};
 
 /// Where wishes are read: beside the places that are written, one that servers other than OpenAI know.
 const READ: &Places = &[(Wish::TopK, "top_k")];
@@ -110,7 +111,8 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     };
     wishes::read(&body, SAID.places, &mut request)?;
     wishes::read(&body, READ, &mut request)?;
-    let wants = Wants { counts: counts(&body), ..Wants::default() };
+    let freeform = native::freeform(&request, openai_responses::NAME);
+    let wants = Wants { counts: counts(&body), freeform, ..Wants::default() };
     Incoming { wants, notes, ..Incoming::new(request, body.get("stream").is_true()) }.agreed()
 }
 
@@ -189,6 +191,12 @@ fn assistant(message: &Field<'_>) -> Result<Vec<Part>, RequestError> {
     let content = parts(&message.get("content"))?;
     found.extend(content.into_iter().filter(|part| !matches!(part, Part::Text { text } if text.is_empty())));
     for item in message.get("tool_calls").items()? {
+        if item.get("type").value == "custom" {
+            let custom = item.get("custom");
+            let given = Map::from_iter([(native::INPUT.to_owned(), Value::from(custom.get("input").text()?))]);
+            found.push(call(item.get("id").text()?, custom.get("name").text()?, given));
+            continue;
+        }
         let function = item.get("function");
         let text = function.get("arguments").text_or_empty()?;
         found.push(call(item.get("id").text()?, function.get("name").text()?, parsed(text)));
@@ -206,20 +214,43 @@ fn reasoning(mut detail: Map<String, Value>) -> Part {
 }
 
 fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
-    if tool.get("type").text()? != "function" {
-        return Err(tool.get("type").wrong("`function` (describe the tool's one argument in a schema)"));
+    match tool.get("type").text()? {
+        "function" => function(&tool.get("function"), wishes),
+        "custom" => custom(&tool.get("custom"), wishes),
+        _ => Err(tool.get("type").wrong("`function` or `custom`")),
     }
-    function(&tool.get("function"), wishes)
+}
+
+/// A tool whose input is text.
+fn custom(tool: &Field<'_>, wishes: &mut Wishes) -> Result<ToolSpec, RequestError> {
+    let (name, description) = (tool.get("name").text()?, tool.get("description").text_or_empty()?);
+    let mut format = tool.get("format").object()?;
+    // The other wire has the grammar's members one level higher.
+    if let Some(Value::Object(grammar)) = format.shift_remove("grammar") {
+        format.extend(grammar);
+    }
+    let mut data = json!({"type": "custom", "name": name, "description": description});
+    if let Some(data) = data.as_object_mut().filter(|_| !format.is_empty()) {
+        data.insert("format".to_owned(), Value::Object(format));
+    }
+    let spec = openai_responses::freeform(&Field::root(&data))?;
+    wishes.native.push(Opaque { wire: openai_responses::NAME.to_owned(), data });
+    Ok(spec)
+}
+
+/// The name of a tool, whichever its type.
+fn named<'f>(tool: &Field<'f>) -> Field<'f> {
+    tool.get(if tool.get("type").value == "custom" { "custom" } else { "function" }).get("name")
 }
 
 /// The choice. A list of those that may be called takes the others away.
 fn choice(choice: &Field<'_>, tools: &mut Vec<ToolSpec>) -> Result<ToolChoice, RequestError> {
     if choice.get("type").value == "allowed_tools" {
         let list = choice.get("allowed_tools");
-        return allowed(&list, tools, |tool| tool.get("function").get("name"));
+        return allowed(&list, tools, named);
     }
     if choice.value.is_object() {
-        return Ok(ToolChoice::Tool(choice.get("function").get("name").text()?.to_owned()));
+        return Ok(ToolChoice::Tool(named(choice).text()?.to_owned()));
     }
     Ok(match choice.text_or_empty()? {
         "" | "auto" => ToolChoice::Auto,

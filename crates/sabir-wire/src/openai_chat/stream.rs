@@ -6,7 +6,7 @@
 //! kept as `Opaque`. Calls as `tool_calls` and as the old `function_call`; arguments as text, as a JSON value, or absent.
 //!
 //! # Unsupported
-//! Log probabilities, audio, annotations, and choices after the first.
+//! Log probabilities, audio, annotations, calls of custom tools (none is ever offered on this wire), and choices after the first.
 //!
 //! # Which call a delta belongs to
 //! The `index` is a label, and may be missing. In this order:

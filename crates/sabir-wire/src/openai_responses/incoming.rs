@@ -254,7 +254,7 @@ fn tool(tool: &Field<'_>, wishes: &mut Wishes) -> Result<Vec<ToolSpec>, RequestE
 }
 
 /// A tool whose input is text: a function of one argument, with its grammar told in words.
-fn freeform(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
+pub(crate) fn freeform(tool: &Field<'_>) -> Result<ToolSpec, RequestError> {
     let mut description = tool.get("description").text_or_empty()?.to_owned();
     let format = tool.get("format");
     if format.get("type").value == "grammar" {

@@ -7,7 +7,7 @@ use crate::native::INPUT;
 
 /// Writes what a call is given.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(crate) enum Written {
     /// As one JSON object.
     Json(ArgumentWriter),
     /// As the text of one argument. The form of the argument that is open, if it is that one, and what is held of it.
@@ -16,17 +16,17 @@ pub(super) enum Written {
 
 impl Written {
     /// `freeform`: whether the tool's input is text.
-    pub(super) fn new(freeform: bool) -> Self {
+    pub(crate) fn new(freeform: bool) -> Self {
         if freeform { Self::Text(None, String::new()) } else { Self::Json(ArgumentWriter::default()) }
     }
 
     /// Whether it is text.
-    pub(super) fn is_text(&self) -> bool {
+    pub(crate) fn is_text(&self) -> bool {
         matches!(self, Self::Text(..))
     }
 
     /// Opens an argument.
-    pub(super) fn start(&mut self, name: &str, form: ArgForm, out: &mut String) {
+    pub(crate) fn start(&mut self, name: &str, form: ArgForm, out: &mut String) {
         match self {
             Self::Json(writer) => writer.start(name, form, out),
             // Arguments without a name are what a model wrote in place of an object.
@@ -35,7 +35,7 @@ impl Written {
     }
 
     /// Writes a piece of the open argument. One whose beginning is known only at its end is held until then.
-    pub(super) fn delta(&mut self, text: &str, out: &mut String) {
+    pub(crate) fn delta(&mut self, text: &str, out: &mut String) {
         match self {
             Self::Json(writer) => writer.delta(text, out),
             Self::Text(Some(ArgForm::String | ArgForm::Json), _) => out.push_str(text),
@@ -45,7 +45,7 @@ impl Written {
     }
 
     /// Closes the open argument.
-    pub(super) fn end(&mut self, lead: &str, out: &mut String) {
+    pub(crate) fn end(&mut self, lead: &str, out: &mut String) {
         match self {
             Self::Json(writer) => writer.end(lead, out),
             Self::Text(open, held) => {
@@ -58,14 +58,14 @@ impl Written {
     }
 
     /// Closes the call.
-    pub(super) fn close(&mut self, out: &mut String) {
+    pub(crate) fn close(&mut self, out: &mut String) {
         if let Self::Json(writer) = self {
             writer.close(out);
         }
     }
 
     /// Leaves the call unfinished.
-    pub(super) fn cut(&mut self, out: &mut String) {
+    pub(crate) fn cut(&mut self, out: &mut String) {
         if let Self::Json(writer) = self {
             writer.cut(out);
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use sabir_gateway::Mending;
+use serde::Deserialize;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GatewayArguments {
@@ -47,9 +48,9 @@ pub(crate) struct GatewayArguments {
     /// Show on standard error what is taught, left out, understood, set right and asked again.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// How requests are told of on standard error.
-    #[arg(long, value_enum, default_value_t = LogForm::Text)]
-    pub(crate) log: LogForm,
+    /// How requests are told of on standard error. Without it as `log` in the configuration says, else as text.
+    #[arg(long, value_enum)]
+    pub(crate) log: Option<LogForm>,
     /// Print only where it listens, and no settings for clients.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -59,9 +60,11 @@ pub(crate) struct GatewayArguments {
 }
 
 /// How requests are told of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum LogForm {
     /// A line for people.
+    #[default]
     Text,
     /// One JSON object a line.
     Json,

@@ -7,6 +7,7 @@ use sabir_gateway::{Limits, Mending};
 use sabir_model::Secret;
 use serde::{Deserialize, Deserializer};
 
+use crate::cli::LogForm;
 use crate::providers::LONGEST;
 
 /// `[gateway]`.
@@ -18,6 +19,8 @@ pub(crate) struct GatewayKeys {
     pub(super) token_env: Option<String>,
     pub(super) hosts: Vec<String>,
     pub(super) origins: Vec<String>,
+    pub(super) log: Option<LogForm>,
+    pub(super) explain: Option<bool>,
     limits: LimitKeys,
     /// The models, by the name that clients ask for.
     pub(super) models: BTreeMap<String, ModelKeys>,
@@ -34,6 +37,8 @@ pub(super) struct ModelKeys {
     pub(super) protocol: Option<String>,
     #[serde(default)]
     pub(super) mend: Way,
+    /// How often a request that failed before its answer is sent again.
+    pub(super) retries: Option<u32>,
     /// Further names; `*` for any other one.
     #[serde(default)]
     pub(super) aliases: Vec<String>,

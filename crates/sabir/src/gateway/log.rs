@@ -4,15 +4,16 @@
 //! sanitizer. A thread of its own writes, since nobody may ever read standard error: what it cannot write in time is left out, and
 //! that is said.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_call::redact;
 use sabir_gateway::{Ended, Note, Watch};
 use serde_json::json;
 
+use super::GatewayKeys;
 use crate::cli::{GatewayArguments, LogForm};
 use crate::exit::Failure;
 use crate::print;
@@ -23,10 +24,20 @@ const WAITING: usize = 4096;
 /// How long the last of them are waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Tells of requests.
-pub(super) struct Log {
+/// What is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Manner {
     form: LogForm,
     explain: bool,
+}
+
+/// Where what is told can be changed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dial(Arc<RwLock<Manner>>);
+
+/// Tells of requests.
+pub(super) struct Log {
+    dial: Dial,
     lines: SyncSender<String>,
     lost: Arc<AtomicU64>,
 }
@@ -37,8 +48,27 @@ pub(super) struct Pen {
     done: Receiver<()>,
 }
 
-/// A log, and what writes it.
-pub(super) fn start(arguments: &GatewayArguments) -> Result<(Log, Pen), Failure> {
+impl Manner {
+    /// As the flags say, else the file.
+    pub(super) fn of(arguments: &GatewayArguments, keys: &GatewayKeys) -> Self {
+        let form = arguments.log.or(keys.log).unwrap_or_default();
+        Self { form, explain: arguments.explain || keys.explain.unwrap_or_default() }
+    }
+}
+
+impl Dial {
+    fn get(&self) -> Manner {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told from now on.
+    pub(super) fn set(&self, manner: Manner) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = manner;
+    }
+}
+
+/// A log that tells what the dial says, and what writes it.
+pub(super) fn start(dial: &Dial) -> Result<(Log, Pen), Failure> {
     let (lines, waiting) = sync_channel::<String>(WAITING);
     let (writing, done) = sync_channel::<()>(0);
     let lost = Arc::new(AtomicU64::new(0));
@@ -55,7 +85,7 @@ pub(super) fn start(arguments: &GatewayArguments) -> Result<(Log, Pen), Failure>
     };
     let started = std::thread::Builder::new().name("log".to_owned()).spawn(write);
     started.map_err(|error| Failure::internal(format!("the log cannot be written: {error}")))?;
-    Ok((Log { form: arguments.log, explain: arguments.explain, lines, lost }, Pen { done }))
+    Ok((Log { dial: dial.clone(), lines, lost }, Pen { done }))
 }
 
 impl Pen {
@@ -75,13 +105,14 @@ impl Log {
 
 impl Watch for Log {
     fn note(&self, id: &str, note: Note<'_>) {
+        let Manner { form, explain } = self.dial.get();
         match note {
-            Note::Ended(ended) => match self.form {
-                LogForm::Text => self.write(format!("{}\n", print::quoted_whole(&line(id, ended)))),
+            Note::Ended(ended) => match form {
+                LogForm::Text => self.write(format!("{} {}\n", now(), print::quoted_whole(&line(id, ended)))),
                 LogForm::Json => self.write(format!("{}\n", object(id, ended))),
                 LogForm::Off => {}
             },
-            note if self.explain => {
+            note if explain => {
                 if let Some(words) = explained(note) {
                     self.write(print::visible(&format!("{id} {words}\n")));
                 }
@@ -120,9 +151,11 @@ fn object(id: &str, ended: &Ended<'_>) -> serde_json::Value {
     })
 }
 
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+/// Now, in UTC, to the millisecond, as RFC 3339 has it.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = sabir_wire::moment(since.as_secs());
+    format!("{}.{:03}Z", moment.trim_end_matches('Z'), since.subsec_millis())
 }
 
 fn milliseconds(time: Duration) -> String {

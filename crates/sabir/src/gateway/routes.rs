@@ -1,9 +1,10 @@
 //! The models behind a gateway, made of flags and configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sabir_gateway::{Back, Mending, Route, Routes};
-use sabir_model::{Callers, Reads, Secret};
+use sabir_model::{Callers, Reads, Retries, Secret};
 use sabir_wire::Wire;
 
 use super::keys::ModelKeys;
@@ -11,6 +12,20 @@ use crate::cli::GatewayArguments;
 use crate::config::{Chosen, Config};
 use crate::exit::Failure;
 use crate::{providers, task, wire};
+
+/// How often a request that failed before its answer is sent again, where the configuration does not say: once, for a connection
+/// that was kept and is gone. Clients have retries of their own, and want to be told soon.
+const RETRIES: u32 = 1;
+
+/// The longest wait before that, and the longest that a provider may ask for; a client that is told may wait longer.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
+
+/// How a model is asked, and what is done about its calls.
+struct Ways<'a> {
+    protocol: Option<&'a str>,
+    mending: Mending,
+    retries: Option<u32>,
+}
 
 /// A server that is named by its address.
 struct Server<'a> {
@@ -30,7 +45,8 @@ pub(super) fn routes(arguments: &GatewayArguments, config: &Config) -> Result<Ro
     }
     let mut routes = Routes::default();
     for (at, name) in arguments.models.iter().enumerate() {
-        let route = route(&of_flags(arguments, config, name)?, arguments.protocol.as_deref(), arguments.mend)?;
+        let ways = Ways { protocol: arguments.protocol.as_deref(), mending: arguments.mend, retries: None };
+        let route = route(&of_flags(arguments, config, name)?, &ways)?;
         if at == 0 && arguments.any_model {
             routes = routes.otherwise(route.clone());
         }
@@ -39,9 +55,8 @@ pub(super) fn routes(arguments: &GatewayArguments, config: &Config) -> Result<Ro
     if arguments.models.is_empty() {
         for (name, keys) in kept {
             let wrong = |failure: Failure| Failure::usage(format!("[gateway.models.{name}]: {}", failure.message));
-            let route = of_file(config, name, keys)
-                .and_then(|chosen| route(&chosen, keys.protocol.as_deref(), keys.mend.0))
-                .map_err(wrong)?;
+            let ways = Ways { protocol: keys.protocol.as_deref(), mending: keys.mend.0, retries: keys.retries };
+            let route = of_file(config, name, keys).and_then(|chosen| route(&chosen, &ways)).map_err(wrong)?;
             for alias in &keys.aliases {
                 let route = route.clone();
                 routes = if alias == "*" { routes.otherwise(route) } else { routes.with(alias, route) };
@@ -105,10 +120,14 @@ fn versioned(url: &str, wire: Wire) -> String {
     if bare && versioned { format!("{url}/v1") } else { url.to_owned() }
 }
 
-fn route(chosen: &Chosen, protocol: Option<&str>, mending: Mending) -> Result<Route, Failure> {
-    let protocol = task::protocol(protocol, None, chosen)?;
+fn route(chosen: &Chosen, ways: &Ways<'_>) -> Result<Route, Failure> {
+    let mending = ways.mending;
+    let protocol = task::protocol(ways.protocol, None, chosen)?;
+    let limit = ways.retries.unwrap_or(RETRIES.min(chosen.retries()));
+    let (base, longest_asked) = PAUSES;
+    let retries = Retries { limit, base, longest_asked, longest: longest_asked, ..Retries::default() };
     let reads = if mending == Mending::Pass { Reads::Nothing } else { Reads::Text };
-    let model = chosen.model(move |model| model.callers(Callers::Many).reads(reads));
+    let model = chosen.model(move |model| model.callers(Callers::Many).reads(reads).retries(retries));
     let (wire, form) = chosen.spoken();
     Ok(Route { model: Arc::new(model), id: chosen.id.clone(), protocol, mending, back: Some(Back { wire, form }) })
 }

@@ -282,7 +282,7 @@ fn what_cannot_be_meant_in_the_configuration_is_named() {
     let model = "[gateway.models.m]\nto = \"http://127.0.0.1:1\"\n";
     check("[gateway]\nlissen = \"x\"\n", "line 2, column 1: unknown field `lissen`");
     check("[gateway.limits]\nbody = 1\n", "line 2, column 1: unknown field `body`");
-    check(&format!("{model}mend = \"retry 0\"\n"), "line 3, column 8: `[secret]` is no way to mend");
+    check(&format!("{model}mend = \"retry 0\"\n"), "line 3, column 8: `retry 0` is no way to mend");
     check(&format!("{model}wire = \"smoke\"\n"), "[gateway.models.m]: `smoke` is no wire");
     check("[gateway.models.m]\nto = \"nobody/x\"\n", "[gateway.models.m]: the model `nobody/x` is unknown");
     check("[gateway.models.m]\nto = \"openai/x\"\nwire = \"gemini\"\n", "belong to an address");

@@ -220,6 +220,24 @@ fn what_was_right_goes_out_and_what_builds_on_a_broken_call_does_not() {
 }
 
 #[test]
+fn words_that_begin_like_a_marker_are_not_lost() {
+    let check = |text: &str, why: Cut, expected: &str| {
+        for mending in [Mending::Heal, Mending::Retry(1)] {
+            for pieces in [vec![text], text.split_inclusive(|_| true).collect()] {
+                let outcome = mended(&native(), mending, &[&read(&pieces, why)]);
+                assert_eq!((outcome.draft.text().as_str(), outcome.error), (expected, None), "{text:?} {why:?}");
+            }
+        }
+    };
+    for text in ["Write <fun", "Write <tool_ca", "See [TOOL", "An <edit_fi", "Open <inv", "Vec<too"] {
+        check(text, Cut::Ended, text);
+    }
+    check("Write <tool_call>", Cut::Ended, "Write ");
+    check("Write <|tool_ca", Cut::Ended, "Write ");
+    check("Write <tool_ca", Cut::Limit, "Write ");
+}
+
+#[test]
 fn pass_touches_nothing() {
     let answer = |sink: &mut dyn Sink| {
         sink.event(Event::Text { text: "<tool_call><|im_end|>" });

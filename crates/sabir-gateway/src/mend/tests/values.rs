@@ -44,7 +44,7 @@ fn long_values_go_out_before_their_end() {
             }
         };
         let request = native();
-        let mut mender = Mender::new(&request, Mending::Heal, Diary::new(&tell), out);
+        let mut mender = Mender::new(&request, Mending::Heal, Taken::InPieces, Diary::new(&tell), out);
         let mut reader = Prompted::new(Selection::AUTO, &request.tools, |event: Event<'_>| mender.event(event));
         for text in sabir_wire::pieces(&text, 100) {
             reader.event(Event::Text { text });
@@ -66,14 +66,46 @@ fn long_values_go_out_before_their_end() {
     }
 }
 
+/// A call with that between the tags of an argument.
+fn between(content: &str) -> String {
+    format!("<edit_file><path>a</path><content>{content}</content></edit_file>")
+}
+
 #[test]
-fn a_half_wrapped_value_is_exact_as_long_as_it_is_short() {
-    let text = |content: &str| format!("<edit_file><path>a</path><content>\n{content}</content></edit_file>");
-    let short = heal(&text("x"));
+fn a_half_wrapped_value_is_exact_where_it_may_wait() {
+    let short = heal(&between("\nx"));
     assert_eq!(short.calls(), [r#"edit_file {"path":"a","content":"\nx"}"#]);
-    let long = heal(&text(&"x".repeat(OPENING + 1)));
+    let text = between(&format!("\n{}", "x".repeat(OPENING + 1)));
+    let long = heal(&text);
     assert!(long.calls()[0].contains(r#""content":"xxx"#));
     assert_eq!(long.report, "first_line_feed=1, leaked_call=1");
+    for (way, mending) in [(Taken::Whole, Mending::Heal), (Taken::InPieces, Mending::Retry(1))] {
+        let long = taken(way, &native(), mending, &[&read(&[&text], Cut::Ended)]);
+        assert!(long.calls()[0].contains(r#""content":"\nxxx"#), "{way:?} {mending}");
+        assert_eq!(long.report, "leaked_call=1", "{way:?} {mending}");
+    }
+}
+
+#[test]
+fn a_value_without_a_line_feed_at_its_start_does_not_wait() {
+    let check = |pieces: &[&str], expected: &[&str]| {
+        let (tell, deltas) = (|_: Note<'_>| {}, Mutex::new(Vec::new()));
+        let out = |event: Event<'_>| {
+            if let Event::ArgDelta { text, .. } = event {
+                deltas.lock().unwrap().push(text.to_owned());
+            }
+        };
+        let request = native();
+        let mut mender = Mender::new(&request, Mending::Heal, Taken::InPieces, Diary::new(&tell), out);
+        let mut reader = Prompted::new(Selection::AUTO, &request.tools, |event: Event<'_>| mender.event(event));
+        pieces.iter().for_each(|text| reader.event(Event::Text { text }));
+        assert_eq!(deltas.lock().unwrap().as_slice(), expected, "{pieces:?}");
+    };
+    check(&["<edit_file><content>", "le", "t"], &["le", "t"]);
+    check(&["<edit_file><content>let"], &["let"]);
+    check(&["<edit_file><content>\nlet"], &[]);
+    check(&["<edit_file><content>", "\n", "let"], &[]);
+    check(&["<edit_file><content>", "\r", "\n", "let"], &[]);
 }
 
 #[test]
@@ -155,6 +187,13 @@ fn an_undeclared_tool_waits_for_its_arguments() {
     assert_eq!((unknown.calls(), unknown.error), (vec![r#"erase {"path":"a"}"#.to_owned()], None));
 }
 
+/// What may stand between tags, without any that could end the value.
+fn bodies() -> impl Strategy<Value = String> {
+    let feed = || prop::sample::select(vec!["", "\n", "\r\n", "\r", "\n\n", " \n"]);
+    let body = prop_oneof!["[a-zü \n]{0,20}", Just("x".repeat(OPENING)), Just("a line\n".repeat(40) + "end")];
+    (feed(), body, feed()).prop_map(|(before, body, behind)| format!("{before}{body}{behind}"))
+}
+
 fn contents() -> impl Strategy<Value = String> {
     let pieces =
         vec!["a", "\n", "</content>", "<content>", "<", "\"", "\\", "ü", "```", "}", "]", "</edit_file>", "=", " "];
@@ -182,5 +221,31 @@ proptest! {
         prop_assert_eq!(outcome.calls(), expected, "{}: {}", dialect.name, text);
         let retried = mended(&native(), Mending::Retry(1), &[&read(&pieces, Cut::Ended)]);
         prop_assert_eq!(retried.calls(), outcome.calls());
+    }
+
+    #[test]
+    fn values_are_what_was_written(
+        body in bodies(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let text = between(&body);
+        let mut at: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len()))).collect();
+        at.sort_unstable();
+        let bounds: Vec<usize> = [0].into_iter().chain(at).chain([text.len()]).collect();
+        let pieces: Vec<&str> = bounds.windows(2).map(|pair| text.get(pair[0]..pair[1]).unwrap()).collect();
+        let pair = ["\r\n", "\n"].iter().find_map(|feed| body.strip_prefix(feed)?.strip_suffix(feed));
+        // Behind `\r\n` a lone `\n` is no pair, nor the other way round.
+        let pair = pair.filter(|inner| body.starts_with('\r') || !inner.ends_with('\r'));
+        let value = pair.unwrap_or(&body);
+        let expected = [format!("edit_file {}", json!({"path": "a", "content": value}))];
+        let whole = taken(Taken::Whole, &native(), Mending::Heal, &[&read(&pieces, Cut::Ended)]);
+        prop_assert_eq!(whole.calls(), expected.clone(), "{:?}", text);
+        let streamed = heal_in(&pieces);
+        if streamed.report.contains("first_line_feed") {
+            prop_assert!(pair.is_none() && value.len() > OPENING && body.starts_with(['\n', '\r']), "{:?}", text);
+            let rest = value.strip_prefix("\r\n").or(value.strip_prefix('\n'));
+            prop_assert_eq!(streamed.calls(), [format!("edit_file {}", json!({"path": "a", "content": rest}))]);
+        } else {
+            prop_assert_eq!(streamed.calls(), expected, "{:?}", text);
+        }
     }
 }

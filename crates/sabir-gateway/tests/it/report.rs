@@ -1,0 +1,106 @@
+//! What a client is told of what was done about its answer, and how long it took.
+
+use sabir_call::Protocol;
+use sabir_gateway::{Mending, Route, Routes, Settings};
+use sabir_testkit::{Reply, Script};
+use sabir_wire::Wire;
+use serde_json::Value;
+
+use crate::town::{FRONTS, Got, Town, body, route, settings};
+
+const LEAK: &str =
+    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
+const CUT: &str = "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
+
+async fn ask(town: &Town, (front, path): (Wire, &str), streamed: bool, headers: &str) -> Got {
+    town.raw(&town.request("POST", path, headers, &body(front, "go", streamed).to_string())).await
+}
+
+async fn town(protocol: Protocol, text: &str) -> Town {
+    let town = Town::new(Script::new(vec![Reply::text(text).in_deltas(5); 24])).await;
+    let route = Route { mending: Mending::Heal, protocol, ..route(&town.provider) };
+    town.gateway.replace(Routes::default().with("model", route));
+    town
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_what_was_done_on_every_front() {
+    let town = town(Protocol::Native, LEAK).await;
+    for front in FRONTS {
+        for streamed in [true, false] {
+            let told = ask(&town, front, streamed, "sabir-report: 1\r\n").await;
+            let asked = ask(&town, front, streamed, "").await;
+            assert!(!asked.head.contains("sabir-report") && !asked.text().contains("sabir-report"), "{asked:?}");
+            assert_eq!(told.head.contains("sabir-report: leaked_call=1"), !streamed, "{told:?}");
+            // No client takes the report for anything else.
+            let (draft, report) = told.read(front.0);
+            assert_eq!((draft.text(), report.error), (asked.read(front.0).0.text(), None), "{told:?}");
+            let text = told.text();
+            let said = match front.0 {
+                Wire::Ollama => "\"done\":false,\"sabir-report\":\"leaked_call=1\"}\n",
+                _ => ": sabir-report leaked_call=1\n\n",
+            };
+            assert_eq!(text.contains(said), streamed, "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_before_the_first_byte_has_a_report_as_well() {
+    let town = town(Protocol::Native, CUT).await;
+    for front in FRONTS {
+        let told = ask(&town, front, false, "sabir-report: 1\r\n").await;
+        assert_eq!(told.status, 502, "{told:?}");
+        assert!(told.head.contains("sabir-report: broken_call=1, leaked_call=1"), "{told:?}");
+    }
+    // Ollama's stream begins with the call, which is never whole, so that nothing has gone out.
+    let told = ask(&town, FRONTS[3], true, "sabir-report: 1\r\n").await;
+    assert_eq!((told.status, told.head.contains("sabir-report: broken_call=1")), (502, true), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_value_that_begins_with_a_line_feed_is_exact_in_one_piece() {
+    let path = "a".repeat(100);
+    let town = town(Protocol::Prompted("cline".into()), &format!("<read_file><path>\n{path}</path></read_file>")).await;
+    for (front, streamed) in FRONTS.into_iter().flat_map(|front| [(front, true), (front, false)]) {
+        let got = ask(&town, front, streamed, "").await;
+        let (draft, _) = got.read(front.0);
+        let text = draft.calls().next().unwrap().arguments[0].text.clone();
+        // Only a stream whose calls come in pieces is past the line feed when its end shows what it was.
+        let lost = streamed && front.0 != Wire::Ollama;
+        assert_eq!(text, if lost { path.clone() } else { format!("\n{path}") }, "{}", front.0);
+    }
+}
+
+#[tokio::test]
+async fn ollamas_clients_are_told_the_times_that_were_measured() {
+    let town = town(Protocol::Native, LEAK).await;
+    for streamed in [true, false] {
+        let got = ask(&town, FRONTS[3], streamed, "").await;
+        let last: Value = serde_json::from_str(got.text().trim_end().rsplit('\n').next().unwrap()).unwrap();
+        let [all, answer] = ["total_duration", "eval_duration"].map(|key| last[key].as_u64().unwrap());
+        assert!(0 < answer && answer <= all, "{last}");
+        assert!(last.get("load_duration").is_none(), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn settings_change_for_what_begins_from_then_on() {
+    let town = town(Protocol::Native, "hi").await;
+    let front = FRONTS[0];
+    assert_eq!(ask(&town, front, false, "").await.status, 200);
+    let token = Some(sabir_model::Secret::new("another-token"));
+    town.gateway.reset(Settings { token, hosts: vec!["gate.example".into()], seed: 99, ..settings() });
+    assert_eq!(ask(&town, front, false, "").await.status, 401);
+    let head = "x-api-key: another-token\r\n";
+    let request = String::from_utf8(town.request("POST", front.1, head, &body(front.0, "go", false).to_string()));
+    let request = request.unwrap().replace("Authorization: Bearer token-for-tests\r\n", "");
+    let elsewhere = request.replace(&format!("Host: {}", town.address), "Host: gate.example");
+    assert_eq!(town.raw(request.as_bytes()).await.status, 200);
+    assert_eq!(town.raw(elsewhere.as_bytes()).await.status, 200);
+    // A token can be changed, but not taken away, and the ids go on as they began.
+    town.gateway.reset(Settings { token: None, seed: 1, ..settings() });
+    assert_eq!(ask(&town, front, false, "").await.status, 401);
+    let got = town.raw(request.as_bytes()).await;
+    assert!(got.status == 200 && got.text().contains("sabir_0000000000000007"), "{got:?}");
+}

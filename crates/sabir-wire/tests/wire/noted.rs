@@ -1,0 +1,80 @@
+//! What a request loses on its way is told: results that failed, marks with a time, blocks of a system prompt; and remarks in streams.
+
+use sabir_call::{Protocol, Request};
+use sabir_wire::{Decoder, Encoder, Form, Head, Incoming, Wire};
+use serde_json::{Value, json};
+
+fn read(body: &Value) -> Incoming {
+    Wire::Anthropic.decode_request("/v1/messages", body.to_string().as_bytes()).unwrap()
+}
+
+fn with_system(system: Value) -> Incoming {
+    read(&json!({"model": "m", "max_tokens": 9, "system": system, "messages": [{"role": "user", "content": "hi"}]}))
+}
+
+#[test]
+fn a_result_that_failed_is_told_where_no_word_says_so() {
+    let result = |id: &str, failed: bool| json!({"type": "tool_result", "tool_use_id": id, "is_error": failed, "content": "no such file"});
+    let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+    let request =
+        read(&json!({"model": "m", "max_tokens": 9, "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [call("a"), call("b")]},
+            {"role": "user", "content": [result("a", true), result("b", false)]}]}))
+        .request;
+    let told = |request: &Request, back: Wire| {
+        let notes = back.weigh(request, &Form::default()).unwrap();
+        notes.into_iter().any(|note| note.message.contains("`is_error`") && note.message.contains("words of 1 have"))
+    };
+    let prompted = Request { protocol: Protocol::Prompted("cline".into()), ..request.clone() };
+    for back in Wire::ALL {
+        let asked = back.encode_request(&request, &Form::default()).to_string();
+        let said = ["\"is_error\":true", "\"status\":\"error\"", "{\"error\":"].iter().any(|word| asked.contains(word));
+        assert_eq!(told(&request, back), !said, "{back}: {asked}");
+        assert!(!told(&prompted, back), "{back}");
+    }
+}
+
+#[test]
+fn marks_and_blocks_that_are_not_kept_are_told() {
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let marked = |ttl: Value| {
+        let mut block = block("be brief");
+        block["cache_control"] = json!({"type": "ephemeral", "ttl": ttl});
+        json!([block])
+    };
+    let check = |system: Value, expected: &[&str]| {
+        let incoming = with_system(system);
+        let paths: Vec<_> = incoming.notes.iter().map(|note| note.path.as_str()).collect();
+        assert_eq!(paths, expected, "{:?}", incoming.notes);
+    };
+    check(json!("be brief"), &[]);
+    check(json!([block("be brief")]), &[]);
+    check(marked(json!("5m")), &[]);
+    check(marked(json!("1h")), &["cache_control.ttl"]);
+    check(json!([block("be"), block("brief")]), &["system"]);
+    let result = json!([{"type": "tool_result", "tool_use_id": "a", "content": "x",
+        "cache_control": {"type": "ephemeral", "ttl": "1h"}}]);
+    let incoming = read(&json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": result}]}));
+    assert_eq!(incoming.notes[0].path, "cache_control.ttl");
+}
+
+#[test]
+fn remarks_are_skipped_by_whoever_reads_a_stream() {
+    for wire in Wire::ALL {
+        let play = |remark: bool| {
+            let (mut encoder, mut bytes) = (Encoder::new(wire, Head::default()), Vec::new());
+            encoder.event(sabir_call::Event::Text { text: "hi" }, &mut bytes);
+            if remark {
+                encoder.remark("sabir-report", "leaked_call=1", &mut bytes);
+            }
+            encoder.finish(&mut bytes);
+            let (mut draft, mut decoder) = (sabir_call::Draft::default(), Decoder::new(wire));
+            decoder.push(&bytes, &mut draft);
+            let report = decoder.finish(sabir_wire::Close::Clean, &mut draft);
+            assert!(report.ended && report.unreadable == 0, "{wire}");
+            (draft.text(), String::from_utf8_lossy(&bytes).contains("leaked_call=1"))
+        };
+        assert_eq!(play(false), ("hi".to_owned(), false), "{wire}");
+        assert_eq!(play(true), ("hi".to_owned(), wire != Wire::Bedrock), "{wire}");
+    }
+}

@@ -113,7 +113,7 @@ impl Journal {
         } else if !recovery.is_clean() {
             journal.file.set_length(journal.good_bytes).map_err(JournalError::io("shorten", &journal.path))?;
         }
-        // What was read may be in memory only, if the process before was killed between write and sync.
+        journal.renew(scan.last_at).map_err(JournalError::io("write", &journal.path))?;
         journal.file.sync_data().map_err(JournalError::io("sync", &journal.path))?;
         Ok((journal, scan.entries, recovery))
     }
@@ -130,6 +130,16 @@ impl Journal {
         self.file.sync_all().map_err(JournalError::io("sync", &self.path))?;
         self.good_bytes = HEADER.len() as u64;
         Ok(())
+    }
+
+    /// Writes what stands last once more, as it is. It may be in memory only: the process before was killed between write and sync,
+    /// or it saw a sync fail. After that the system takes the bytes for written, and a sync alone would leave a hole before
+    /// all that comes behind them.
+    fn renew(&mut self, from_byte: u64) -> io::Result<()> {
+        self.buffer.clear();
+        let last = Reading::from(self.file.as_ref(), from_byte);
+        last.take(self.good_bytes.saturating_sub(from_byte)).read_to_end(&mut self.buffer)?;
+        self.file.write_all_at(&self.buffer, from_byte)
     }
 
     fn write(&mut self) -> Result<(), String> {

@@ -52,6 +52,8 @@ pub(crate) struct Scan {
     pub(crate) entries: Vec<Entry>,
     /// Where the last whole frame ends; 0 when even the header is not whole.
     pub(crate) good_bytes: u64,
+    /// Where that frame, or the header, begins.
+    pub(crate) last_at: u64,
     pub(crate) recovery: Recovery,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Scan {
 pub(crate) fn scan(file: &dyn DiskFile, path: &Path) -> Result<Scan, JournalError> {
     let fail = |error| JournalError::io("read", path)(error);
     let mut input = BufReader::new(Reading::from(file, 0));
-    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, recovery: Recovery::default() };
+    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, last_at: 0, recovery: Recovery::default() };
     if let Some(torn) = read_header(&mut input, path)? {
         scan.recovery.torn_bytes = torn;
         return Ok(scan);
@@ -70,6 +72,7 @@ pub(crate) fn scan(file: &dyn DiskFile, path: &Path) -> Result<Scan, JournalErro
         let number = scan.entries.len() as u64 + 1;
         let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
         scan.entries.push(frame::decode(&payload).map_err(unknown)?);
+        scan.last_at = scan.good_bytes;
         scan.good_bytes += (HEAD_BYTES + payload.len()) as u64;
     }
     let whole = file.length().map_err(fail)?;

@@ -23,7 +23,7 @@ use sabir_check::{Checker, Repairs, Repetition};
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
-use crate::record::{Failed, Outcome, Record, Speaker, Start};
+use crate::record::{Failed, Outcome, Record, Speaker, Start, Verdict};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
@@ -336,6 +336,11 @@ impl Task {
                 self.take_charge(Charge::of_failed(failed));
                 self.counts.failures = self.counts.failures.saturating_add(1);
                 self.draft = Draft::default();
+            }
+            Record::Judged { call, verdict: Verdict::Deny, by, reason } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.deny(call, *by, reason);
+                }
             }
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {

@@ -1,13 +1,13 @@
 //! The journal of one task: created or opened, locked, appended to.
 
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::fs::TryLockError;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use sabir_agent::{Record, Store, StoreError, TaskId};
 
+use crate::disk::{Disk, DiskFile, Purpose, Reading, SystemDisk};
 use crate::error::JournalError;
 use crate::frame::{self, Entry, HEADER};
 use crate::recovery::{Recovery, scan};
@@ -18,12 +18,14 @@ const MAX_NAME_BYTES: usize = 128;
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 /// How many damaged ends of one journal are kept beside it.
 const MAX_KEPT: u32 = 1000;
+/// How much of a damaged end is copied at a time.
+const COPIED_BYTES: u64 = 64 << 10;
 
 /// The records of one task on disk, open for appending.
 ///
 /// As long as it lives, no other process can open the journal. The lock is the kernel's and ends with the process.
 pub struct Journal {
-    file: File,
+    file: Box<dyn DiskFile>,
     path: PathBuf,
     clock: Box<dyn Fn() -> u64 + Send>,
     /// Where the last whole frame ends.
@@ -39,20 +41,32 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Name`], [`Exists`](JournalError::Exists) or [`Io`](JournalError::Io).
     pub fn create(folder: &Path, id: &TaskId, clock: impl Fn() -> u64 + Send + 'static) -> Result<Self, JournalError> {
+        Self::create_on(&SystemDisk, folder, id, clock)
+    }
+
+    /// As [`create`](Self::create), on that disk.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_on(
+        disk: &dyn Disk,
+        folder: &Path,
+        id: &TaskId,
+        clock: impl Fn() -> u64 + Send + 'static,
+    ) -> Result<Self, JournalError> {
         let path = path_of(folder, id)?;
-        make_folder(folder)?;
-        let mut options = OpenOptions::new();
-        let file = match options.read(true).write(true).create_new(true).mode(0o600).open(&path) {
+        make_folder(disk, folder)?;
+        let file = match disk.create(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(JournalError::Exists { id: id.to_string(), path });
             }
             opened => opened.map_err(JournalError::io("create", &path))?,
         };
-        lock(&file, id, &path)?;
+        lock(file.as_ref(), id, &path)?;
         let mut journal = Self { file, path, clock: Box::new(clock), good_bytes: 0, broken: None, buffer: Vec::new() };
-        if let Err(error) = journal.begin().and_then(|()| sync_folder(folder)) {
+        if let Err(error) = journal.begin().and_then(|()| sync_folder(disk, folder)) {
             // Otherwise the name would be taken by a journal that holds nothing.
-            let _ = std::fs::remove_file(&journal.path);
+            let _ = disk.remove(&journal.path);
             return Err(error);
         }
         Ok(journal)
@@ -70,23 +84,36 @@ impl Journal {
         id: &TaskId,
         clock: impl Fn() -> u64 + Send + 'static,
     ) -> Result<(Self, Vec<Entry>, Recovery), JournalError> {
+        Self::open_on(&SystemDisk, folder, id, clock)
+    }
+
+    /// As [`open`](Self::open), on that disk.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_on(
+        disk: &dyn Disk,
+        folder: &Path,
+        id: &TaskId,
+        clock: impl Fn() -> u64 + Send + 'static,
+    ) -> Result<(Self, Vec<Entry>, Recovery), JournalError> {
         let path = path_of(folder, id)?;
-        let file = open_existing(OpenOptions::new().read(true).write(true), id, &path)?;
-        lock(&file, id, &path)?;
-        let scan = scan(&file, &path)?;
+        let file = open_existing(disk, Purpose::Write, id, &path)?;
+        lock(file.as_ref(), id, &path)?;
+        let scan = scan(file.as_ref(), &path)?;
         let mut recovery = scan.recovery;
         if recovery.damaged_bytes > 0 {
-            recovery.kept = Some(keep_aside(&file, scan.good_bytes, &path)?);
-            sync_folder(folder)?;
+            recovery.kept = Some(keep_aside(disk, file.as_ref(), scan.good_bytes, &path)?);
+            sync_folder(disk, folder)?;
         }
         let mut journal =
             Self { file, path, clock: Box::new(clock), good_bytes: scan.good_bytes, broken: None, buffer: Vec::new() };
         if journal.good_bytes == 0 {
             journal.begin()?;
         } else if !recovery.is_clean() {
-            journal.file.set_len(journal.good_bytes).map_err(JournalError::io("shorten", &journal.path))?;
+            journal.file.set_length(journal.good_bytes).map_err(JournalError::io("shorten", &journal.path))?;
         }
-        // What was read may be in memory only, if the process before was killed between write and sync.
+        journal.renew(scan.last_at).map_err(JournalError::io("write", &journal.path))?;
         journal.file.sync_data().map_err(JournalError::io("sync", &journal.path))?;
         Ok((journal, scan.entries, recovery))
     }
@@ -105,14 +132,23 @@ impl Journal {
         Ok(())
     }
 
+    /// Writes what stands last once more, as it is. It may be in memory only: the process before was killed between write and sync,
+    /// or it saw a sync fail. After that the system takes the bytes for written, and a sync alone would leave a hole before
+    /// all that comes behind them.
+    fn renew(&mut self, from_byte: u64) -> io::Result<()> {
+        self.buffer.clear();
+        let last = Reading::from(self.file.as_ref(), from_byte);
+        last.take(self.good_bytes.saturating_sub(from_byte)).read_to_end(&mut self.buffer)?;
+        self.file.write_all_at(&self.buffer, from_byte)
+    }
+
     fn write(&mut self) -> Result<(), String> {
-        let found = self.file.metadata().map_err(|error| format!("could not look at it: {error}"))?;
-        if found.nlink() == 0 {
+        if !self.file.is_named().map_err(|error| format!("could not look at it: {error}"))? {
             return Err(self.give_up("it was removed, so that nothing in it would be found again".to_owned()));
         }
         if let Err(error) = self.file.write_all_at(&self.buffer, self.good_bytes) {
             // Part of the frame may be there; a shorter one written over it would leave garbage behind itself.
-            return Err(match self.file.set_len(self.good_bytes) {
+            return Err(match self.file.set_length(self.good_bytes) {
                 Ok(()) => format!("{error}; the records before are safe"),
                 Err(second) => self.give_up(format!("{error}, and the part that was written stays ({second})")),
             });
@@ -152,7 +188,7 @@ impl Store for Journal {
 /// begins, and the lock with it.
 impl Drop for Journal {
     fn drop(&mut self) {
-        let _ = self.file.unlock();
+        self.file.unlock();
     }
 }
 
@@ -172,9 +208,17 @@ impl fmt::Debug for Journal {
 /// # Errors
 /// Those of [`Journal::open`] but [`Locked`](JournalError::Locked).
 pub fn read(folder: &Path, id: &TaskId) -> Result<(Vec<Entry>, Recovery), JournalError> {
+    read_on(&SystemDisk, folder, id)
+}
+
+/// As [`read`], on that disk.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_on(disk: &dyn Disk, folder: &Path, id: &TaskId) -> Result<(Vec<Entry>, Recovery), JournalError> {
     let path = path_of(folder, id)?;
-    let file = open_existing(OpenOptions::new().read(true), id, &path)?;
-    let scan = scan(&file, &path)?;
+    let file = open_existing(disk, Purpose::Read, id, &path)?;
+    let scan = scan(file.as_ref(), &path)?;
     Ok((scan.entries, scan.recovery))
 }
 
@@ -195,14 +239,19 @@ fn is_name(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-fn open_existing(options: &OpenOptions, id: &TaskId, path: &Path) -> Result<File, JournalError> {
-    options.open(path).map_err(|error| match error.kind() {
+fn open_existing(
+    disk: &dyn Disk,
+    purpose: Purpose,
+    id: &TaskId,
+    path: &Path,
+) -> Result<Box<dyn DiskFile>, JournalError> {
+    disk.open(path, purpose).map_err(|error| match error.kind() {
         ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
         _ => JournalError::io("open", path)(error),
     })
 }
 
-fn lock(file: &File, id: &TaskId, path: &Path) -> Result<(), JournalError> {
+fn lock(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => JournalError::Locked { id: id.to_string(), path: path.to_path_buf() },
         TryLockError::Error(error) => JournalError::io("lock", path)(error),
@@ -210,31 +259,30 @@ fn lock(file: &File, id: &TaskId, path: &Path) -> Result<(), JournalError> {
 }
 
 /// Makes the folder and those above it, each of which is on disk before the next.
-fn make_folder(folder: &Path) -> Result<(), JournalError> {
+fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
     let missing: Vec<_> =
-        folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
+        folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !disk.exists(part)).collect();
     for part in missing.into_iter().rev() {
-        match DirBuilder::new().mode(0o700).create(part) {
+        match disk.create_folder(part) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                 return Err(JournalError::io("create", part)(error));
             }
             _ => {}
         }
         if let Some(above) = part.parent() {
-            sync_folder(above)?;
+            sync_folder(disk, above)?;
         }
     }
     Ok(())
 }
 
 /// Makes the names in a folder survive a power cut.
-fn sync_folder(folder: &Path) -> Result<(), JournalError> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(JournalError::io("sync", folder))
+fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
+    disk.sync_folder(folder).map_err(JournalError::io("sync", folder))
 }
 
 /// Copies the end of a journal to a file of its own, which is on disk when this returns.
-fn keep_aside(mut file: &File, from_byte: u64, path: &Path) -> Result<PathBuf, JournalError> {
+fn keep_aside(disk: &dyn Disk, file: &dyn DiskFile, from_byte: u64, path: &Path) -> Result<PathBuf, JournalError> {
     for number in 1..=MAX_KEPT {
         let mut name = path.as_os_str().to_owned();
         name.push(".damaged");
@@ -242,17 +290,13 @@ fn keep_aside(mut file: &File, from_byte: u64, path: &Path) -> Result<PathBuf, J
             name.push(format!("-{number}"));
         }
         let kept = PathBuf::from(name);
-        let mut copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept) {
+        let copy = match disk.create(&kept) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             opened => opened.map_err(JournalError::io("create", &kept))?,
         };
-        let copied = file
-            .seek(SeekFrom::Start(from_byte))
-            .and_then(|_| io::copy(&mut file.take(u64::MAX), &mut copy))
-            .and_then(|_| copy.sync_all());
-        return copied.map(|()| kept.clone()).map_err(|error| {
+        return copy_from(file, from_byte, copy.as_ref()).map(|()| kept.clone()).map_err(|error| {
             // Half a copy is of no use; the journal still has everything.
-            let _ = std::fs::remove_file(&kept);
+            let _ = disk.remove(&kept);
             JournalError::io("keep the damaged end in", &kept)(error)
         });
     }
@@ -260,8 +304,23 @@ fn keep_aside(mut file: &File, from_byte: u64, path: &Path) -> Result<PathBuf, J
     Err(JournalError::io("recover", path)(full))
 }
 
+fn copy_from(file: &dyn DiskFile, from_byte: u64, copy: &dyn DiskFile) -> io::Result<()> {
+    let (mut from, mut at, mut buffer) = (Reading::from(file, from_byte), 0, Vec::new());
+    loop {
+        buffer.clear();
+        let bytes = from.by_ref().take(COPIED_BYTES).read_to_end(&mut buffer)?;
+        if bytes == 0 {
+            return copy.sync_all();
+        }
+        copy.write_all_at(&buffer, at)?;
+        at += bytes as u64;
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use sabir_agent::Speaker;
 
     use super::*;
@@ -269,7 +328,7 @@ mod tests {
     fn on(device: &str) -> Journal {
         let path = PathBuf::from(device);
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        Journal { file, path, clock: Box::new(|| 1), good_bytes: 16, broken: None, buffer: Vec::new() }
+        Journal { file: Box::new(file), path, clock: Box::new(|| 1), good_bytes: 16, broken: None, buffer: Vec::new() }
     }
 
     fn append(journal: &mut Journal) -> String {

@@ -57,14 +57,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod disk;
 mod error;
 mod frame;
 mod index;
 mod journal;
 mod recovery;
 
+pub use disk::{Disk, DiskFile, Purpose, SystemDisk};
 pub use error::JournalError;
 pub use frame::Entry;
 pub use index::{Listed, Summary, list};
-pub use journal::{Journal, read};
+pub use journal::{Journal, read, read_on};
 pub use recovery::Recovery;

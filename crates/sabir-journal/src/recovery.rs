@@ -5,10 +5,10 @@
 //! acknowledged. Anything else that is wrong was right once.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{DiskFile, Reading};
 use crate::error::JournalError;
 use crate::frame::{self, Entry, HEAD_BYTES, HEADER, HEADER_START, Head, MAX_PAYLOAD_BYTES};
 
@@ -52,15 +52,16 @@ pub(crate) struct Scan {
     pub(crate) entries: Vec<Entry>,
     /// Where the last whole frame ends; 0 when even the header is not whole.
     pub(crate) good_bytes: u64,
+    /// Where that frame, or the header, begins.
+    pub(crate) last_at: u64,
     pub(crate) recovery: Recovery,
 }
 
 /// Reads all whole frames from the beginning of the file.
-pub(crate) fn scan(file: &File, path: &Path) -> Result<Scan, JournalError> {
+pub(crate) fn scan(file: &dyn DiskFile, path: &Path) -> Result<Scan, JournalError> {
     let fail = |error| JournalError::io("read", path)(error);
-    let mut input = BufReader::new(file);
-    input.rewind().map_err(fail)?;
-    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, recovery: Recovery::default() };
+    let mut input = BufReader::new(Reading::from(file, 0));
+    let mut scan = Scan { entries: Vec::new(), good_bytes: 0, last_at: 0, recovery: Recovery::default() };
     if let Some(torn) = read_header(&mut input, path)? {
         scan.recovery.torn_bytes = torn;
         return Ok(scan);
@@ -71,9 +72,10 @@ pub(crate) fn scan(file: &File, path: &Path) -> Result<Scan, JournalError> {
         let number = scan.entries.len() as u64 + 1;
         let unknown = |reason| JournalError::Unknown { path: path.to_path_buf(), number, reason };
         scan.entries.push(frame::decode(&payload).map_err(unknown)?);
+        scan.last_at = scan.good_bytes;
         scan.good_bytes += (HEAD_BYTES + payload.len()) as u64;
     }
-    let whole = file.metadata().map_err(fail)?.len();
+    let whole = file.length().map_err(fail)?;
     let left = whole.saturating_sub(scan.good_bytes);
     if left > 0 {
         input.seek(SeekFrom::Start(scan.good_bytes)).map_err(fail)?;

@@ -31,8 +31,8 @@ struct Pending {
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
-    /// A gate stopped it; these are the words for the model. It can never run.
-    Refused(String),
+    /// A gate stopped it, or it was denied; these are the words for the model. It can never run.
+    Refused(Ending, String),
     Waiting,
     Weighing,
     /// The user is to be asked, or is being asked.
@@ -44,7 +44,7 @@ enum State {
 /// What the next call needs.
 enum Next {
     Nothing,
-    Refuse(Call, String),
+    Refuse(Call, Ending, String),
     Weigh(CallId),
     Control(Call),
     Ask(Question),
@@ -96,6 +96,13 @@ impl Turn {
         }
     }
 
+    /// A denial that is on record holds, also for a task that is resumed before the call had its result.
+    pub(super) fn deny(&mut self, id: &CallId, by: Judge, reason: &str) {
+        if let Some(pending) = self.pending(id) {
+            pending.state = State::Refused(Ending::Denied, denial(by, reason));
+        }
+    }
+
     /// The first result of a call stands; there is no second.
     pub(super) fn finish(&mut self, result: &CallResult) {
         if let Some(pending) = self.pending(&result.id) {
@@ -140,7 +147,7 @@ impl Turn {
             let reads = readers.contains(&pending.call.name);
             match &pending.state {
                 State::Done(_) => continue,
-                State::Refused(words) => return Next::Refuse(pending.call.clone(), words.clone()),
+                State::Refused(ending, words) => return Next::Refuse(pending.call.clone(), *ending, words.clone()),
                 State::Waiting if open && !reads => return Next::Nothing,
                 State::Waiting if control::is_control(&pending.call.name) => {
                     return Next::Control(pending.call.clone());
@@ -158,13 +165,19 @@ impl Turn {
     }
 }
 
+/// What the model is told of a denial.
+fn denial(by: Judge, reason: &str) -> String {
+    let who = if by == Judge::User { "The user" } else { "The policy" };
+    format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.")
+}
+
 impl State {
     fn first(call: &Call, answered: &Answered) -> Self {
         let check = answered.checks.iter().find(|check| check.call == call.id);
         match check {
             Some(check) if check.passed => Self::Waiting,
-            Some(check) => Self::Refused(check.words()),
-            None => Self::Refused("The call was not checked and was not run.".to_owned()),
+            Some(check) => Self::Refused(Ending::Rejected, check.words()),
+            None => Self::Refused(Ending::Rejected, "The call was not checked and was not run.".to_owned()),
         }
     }
 }
@@ -185,7 +198,7 @@ impl Task {
             let Some(turn) = &mut self.turn else { return self.turn_over(effects) };
             match turn.next(&self.settings.readers, self.question.is_some()) {
                 Next::Nothing => return,
-                Next::Refuse(call, words) => self.answer(&call, Ending::Rejected, words, effects),
+                Next::Refuse(call, ending, words) => self.answer(&call, ending, words, effects),
                 Next::Weigh(call) => effects.push(Effect::Weigh(call)),
                 Next::Control(_) if self.question.is_some() => return,
                 Next::Control(call) => {
@@ -250,10 +263,7 @@ impl Task {
     pub(super) fn deny(&mut self, call: &Call, by: Judge, reason: &str, effects: &mut Vec<Effect>) {
         let judged = Record::Judged { call: call.id.clone(), verdict: Verdict::Deny, by, reason: reason.to_owned() };
         self.keep(judged, effects);
-        let who = if by == Judge::User { "The user" } else { "The policy" };
-        let content =
-            format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.");
-        self.answer(call, Ending::Denied, content, effects);
+        self.answer(call, Ending::Denied, denial(by, reason), effects);
     }
 
     pub(super) fn ran(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<Effect>) {

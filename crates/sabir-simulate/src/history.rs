@@ -1,0 +1,44 @@
+//! Law 7 in a history: each call has exactly one result, in the very next message, in call order.
+
+use sabir_call::{CallId, Message, Part, Role};
+
+use crate::laws::{Law, Violation};
+
+/// Looks at a whole history.
+///
+/// # Errors
+/// The first place at which it breaks the law.
+pub fn check(history: &[Message]) -> Result<(), Violation> {
+    let mut open: Vec<&CallId> = Vec::new();
+    let mut last = None;
+    for (at, message) in history.iter().enumerate() {
+        let broken = |law, seen: String| Err(Violation { law, seen: format!("message {at}: {seen}") });
+        if last.replace(message.role) == Some(message.role) {
+            return broken(Law::OneResult, format!("two messages of {:?} in a row", message.role));
+        }
+        let results: Vec<_> = results(message).collect();
+        let (mut asked, mut told) = (open.clone(), results.clone());
+        (asked.sort(), told.sort());
+        if asked != told {
+            return broken(Law::OneResult, format!("the calls {asked:?} have the results {told:?}"));
+        }
+        if open != results {
+            return broken(Law::CallOrder, format!("the calls {open:?} have their results as {results:?}"));
+        }
+        open = message.calls().map(|call| &call.id).collect();
+        if message.role == Role::User && !open.is_empty() {
+            return broken(Law::OneResult, "the user calls".to_owned());
+        }
+    }
+    if open.is_empty() {
+        return Ok(());
+    }
+    Err(Violation { law: Law::OneResult, seen: format!("the calls {open:?} have no results") })
+}
+
+fn results(message: &Message) -> impl Iterator<Item = &CallId> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::Result(result) => Some(&result.id),
+        _ => None,
+    })
+}

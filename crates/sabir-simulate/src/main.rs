@@ -1,0 +1,112 @@
+//! `cargo run --release -p sabir-simulate -- [--seeds N] [--from SEED] [--seed SEED --trace]`: looks at many simulated tasks.
+//!
+//! Prints the figures; exits with 1 where a law was broken, with the command that shows it again, or where something that must
+//! happen never did.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{available_parallelism, scope};
+
+use sabir_simulate::{Figures, LAWS, Report, simulate};
+
+const USAGE: &str = "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted {
+    from: u64,
+    seeds: u64,
+    traced: bool,
+    laws: bool,
+}
+
+fn main() -> ExitCode {
+    let wanted = match wanted(std::env::args().skip(1)) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            eprintln!("{problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if wanted.laws {
+        for (law, _, _, seen) in &LAWS {
+            println!("{law}\n    seen: {seen}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let (figures, broken) = look(wanted);
+    if let Some(report) = broken {
+        println!(
+            "seed {}: BROKEN {}",
+            report.seed,
+            report.violation.map(|broken| broken.to_string()).unwrap_or_default()
+        );
+        println!("again: cargo run --release -p sabir-simulate -- --seed {} --trace", report.seed);
+        return ExitCode::FAILURE;
+    }
+    print!("{figures}");
+    let missing = figures.missing();
+    if wanted.seeds >= Figures::ENOUGH && !missing.is_empty() {
+        println!("never happened: {}", missing.join(", "));
+        return ExitCode::FAILURE;
+    }
+    println!("{} seeds from {}: no law was broken", wanted.seeds, wanted.from);
+    ExitCode::SUCCESS
+}
+
+fn wanted(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let mut wanted = Wanted { seeds: 1000, ..Wanted::default() };
+    while let Some(word) = words.next() {
+        let mut number = || {
+            let value = words.next().ok_or_else(|| format!("{word} needs a number"))?;
+            value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"))
+        };
+        match word.as_str() {
+            "--seeds" => wanted.seeds = number()?,
+            "--from" => wanted.from = number()?,
+            "--seed" => (wanted.from, wanted.seeds) = (number()?, 1),
+            "--trace" => wanted.traced = true,
+            "--laws" => wanted.laws = true,
+            _ => return Err(format!("unknown: {word}")),
+        }
+    }
+    Ok(wanted)
+}
+
+/// Looks at all seeds, on as many threads as there are processors. The lowest of the seeds that were found to fail comes back.
+fn look(wanted: Wanted) -> (Figures, Option<Report>) {
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let all = Mutex::new((Figures::default(), None::<Report>));
+    let threads = if wanted.seeds < 2 { 1 } else { available_parallelism().map_or(1, usize::from) };
+    scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut figures = Figures::default();
+                let mut broken = None;
+                while !failed.load(Ordering::Relaxed) {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= wanted.seeds {
+                        break;
+                    }
+                    let report = simulate(wanted.from.wrapping_add(at), None, wanted.traced);
+                    report.trace.iter().for_each(|line| println!("{line}"));
+                    figures.merge(&report.figures);
+                    if report.violation.is_some() {
+                        failed.store(true, Ordering::Relaxed);
+                        broken = Some(report);
+                    }
+                }
+                let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                all.0.merge(&figures);
+                if let Some(report) = broken {
+                    let first = all.1.as_ref().is_none_or(|other| report.seed < other.seed);
+                    if first {
+                        all.1 = Some(report);
+                    }
+                }
+            });
+        }
+    });
+    all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,234 @@
+//! The scene: everything that the parts of one simulated task share, behind one lock.
+//!
+//! All of it runs on one thread, so whoever asks first is decided by the simulated clock and the seed alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sabir_agent::Cancel;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::chance::Chance;
+use crate::figures::Figures;
+use crate::laws::{Law, Violation};
+use crate::plan::Plan;
+use crate::platter::Platter;
+use crate::sabotage::Sabotage;
+use crate::witness::Witness;
+
+/// A task that has seen more than this does not end.
+const MOST_HAPPENINGS: u64 = 30_000;
+
+/// The shared state, by handle.
+#[derive(Clone)]
+pub(crate) struct Scene(Arc<Mutex<State>>);
+
+/// What is shared.
+pub(crate) struct State {
+    pub(crate) plan: Plan,
+    pub(crate) chance: Chance,
+    pub(crate) figures: Figures,
+    pub(crate) platter: Platter,
+    pub(crate) witness: Witness,
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) moment: Moment,
+    trace: Option<Vec<String>>,
+    began: Instant,
+    violation: Option<Violation>,
+    fate: Doom,
+}
+
+/// What the life is at, for the figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) asking: bool,
+    pub(crate) answering: bool,
+}
+
+/// When a life is to be disturbed, in happenings from now.
+#[derive(Default)]
+struct Doom {
+    happenings: u64,
+    crash_at: Option<u64>,
+    crashed_at: Option<u64>,
+    cancel_at: Option<u64>,
+    cancel: Cancel,
+    /// Why nothing will happen any more unless somebody acts.
+    stuck: Option<Stuck>,
+    over: Arc<Notify>,
+}
+
+/// Why a life does not go on by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stuck {
+    /// A tool never comes back.
+    Tool,
+    /// The user has gone away without a word.
+    User,
+}
+
+impl Scene {
+    pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
+        let mut chance = Chance::new(seed);
+        let plan = Plan::draw(&mut chance);
+        Self(Arc::new(Mutex::new(State {
+            trace: traced.then(|| vec![format!("{plan:?}")]),
+            plan,
+            chance,
+            figures: Figures::default(),
+            platter: Platter::default(),
+            witness: Witness::default(),
+            sabotage,
+            moment: Moment::default(),
+            began: Instant::now(),
+            violation: None,
+            fate: Doom::default(),
+        })))
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns when the life is over from outside: a crash, or a broken law.
+    pub(crate) async fn over(&self) {
+        let over = self.with(|state| Arc::clone(&state.fate.over));
+        over.notified().await;
+    }
+}
+
+impl State {
+    /// Something happens: the place where crashes and interruptions strike.
+    pub(crate) fn happens(&mut self, what: impl FnOnce() -> String) {
+        self.fate.happenings += 1;
+        if self.fate.crashed_at.is_some() {
+            return;
+        }
+        self.figures.count("happenings");
+        self.say(what);
+        if self.fate.happenings > MOST_HAPPENINGS {
+            self.broken(Law::Ends, format!("{MOST_HAPPENINGS} happenings without an end"));
+        }
+        if self.fate.cancel_at == Some(self.fate.happenings) {
+            self.cancel();
+        }
+        if self.fate.crash_at == Some(self.fate.happenings) {
+            self.crash();
+        }
+    }
+
+    /// Writes a line into the trace.
+    pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
+        let at = self.milliseconds();
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{at:>9} {}", what()));
+        }
+    }
+
+    /// Since the task began, by the simulated clock.
+    pub(crate) fn milliseconds(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Notes a broken law; the first one counts.
+    pub(crate) fn broken(&mut self, law: Law, seen: impl Into<String>) {
+        self.check(Err(Violation { law, seen: seen.into() }));
+    }
+
+    pub(crate) fn check(&mut self, checked: Result<(), Violation>) {
+        if let Err(violation) = checked
+            && self.violation.is_none()
+        {
+            self.say(|| format!("BROKEN {violation}"));
+            self.violation = Some(violation);
+            self.fate.over.notify_one();
+        }
+    }
+
+    pub(crate) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// The process or the machine is gone: whatever its code still does, nobody sees it.
+    pub(crate) fn crash(&mut self) {
+        self.say(|| "CRASH".to_owned());
+        if self.witness.tools.any() {
+            self.figures.count("crashes with calls running");
+        }
+        self.fate.crashed_at = Some(self.fate.happenings);
+        self.fate.over.notify_one();
+    }
+
+    pub(crate) fn crashed(&self) -> bool {
+        self.fate.crashed_at.is_some()
+    }
+
+    /// Whether it is this very happening in which it struck.
+    pub(crate) fn crashes_now(&self) -> bool {
+        self.fate.crashed_at == Some(self.fate.happenings)
+    }
+
+    fn cancel(&mut self) {
+        if self.sabotage == Some(Sabotage::NeverStop) {
+            return;
+        }
+        self.say(|| "the user cancels".to_owned());
+        self.figures.count("user cancelled");
+        if self.moment.asking {
+            self.figures.count("cancelled in a question");
+        }
+        if self.moment.answering {
+            self.figures.count("cancelled in an answer");
+        }
+        if self.witness.tools.any() {
+            self.figures.count("cancelled while tools ran");
+        }
+        self.witness.user.cancelled = true;
+        self.fate.cancel.cancel();
+    }
+
+    pub(crate) fn get_stuck(&mut self, stuck: Stuck) {
+        self.fate.stuck = Some(stuck);
+    }
+
+    /// Somebody looks after a life in which nothing happens: they interrupt a tool that hangs, or close the terminal.
+    pub(crate) fn look_after(&mut self) {
+        match self.fate.stuck.take() {
+            Some(Stuck::Tool) => self.cancel(),
+            Some(Stuck::User) => self.crash(),
+            None => {}
+        }
+    }
+
+    /// A new process: what was in the memory of the last one is gone.
+    pub(crate) fn begin_life(&mut self, last: bool) -> Cancel {
+        self.figures.count("lives");
+        self.moment = Moment::default();
+        let mut doom = Doom { happenings: self.fate.happenings, ..Doom::default() };
+        if !last && self.plan.crashes > 0 && self.chance.below(self.plan.crashes) == 0 {
+            let within = self.chance.pick(10, &[40, 150, 600]);
+            doom.crash_at = Some(doom.happenings + 1 + self.chance.below(within));
+        }
+        if self.chance.below(6) == 0 {
+            let within = self.chance.pick(20, &[100, 400]);
+            doom.cancel_at = Some(doom.happenings + 1 + self.chance.below(within));
+        }
+        let cancel = doom.cancel.clone();
+        self.fate = doom;
+        self.witness.begin_life();
+        cancel
+    }
+
+    /// A moment between two lives, in which nothing is disturbed.
+    pub(crate) fn rest(&mut self) {
+        self.fate = Doom { happenings: self.fate.happenings, ..Doom::default() };
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+}
+
+/// Counts by key, for small sums.
+pub(crate) type Counts<K> = BTreeMap<K, u32>;

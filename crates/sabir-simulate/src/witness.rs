@@ -1,0 +1,302 @@
+//! The witness: what really happened, kept apart from the parts under test, and the laws that are held against it.
+//!
+//! It sees every record that the journal acknowledged, every token that a model wrote, everything the user did and every tool at
+//! work, and says at each of these whether it may be.
+
+use std::collections::BTreeMap;
+
+use sabir_agent::{Answered, Judge, Outcome, Record, Speaker, Verdict, control};
+use sabir_call::{CallId, CallResult, Ending, Part};
+
+use crate::laws::{Law, Violation};
+use crate::scene::Counts;
+use crate::work::Tools;
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Witness {
+    /// The records that the journal acknowledged, over all lives.
+    pub(crate) records: Vec<Record>,
+    /// The record that is being appended.
+    pub(crate) attempted: Option<Record>,
+    /// How many of the records of this life were shown, counted from the beginning of the journal.
+    pub(crate) shown: usize,
+    /// Whether the record in hand is not what the machine wanted to keep (sabotage).
+    pub(crate) tampered: bool,
+    /// Whether an append failed in this life.
+    pub(crate) store_failed: bool,
+    pub(crate) calls: BTreeMap<CallId, Seen>,
+    /// The calls of the last answer, in order.
+    pub(crate) turn: Vec<CallId>,
+    pub(crate) written: BTreeMap<String, Written>,
+    pub(crate) user: Deeds,
+    pub(crate) tools: Tools,
+}
+
+/// A call, as the records tell of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) token: String,
+    pub(crate) passed: bool,
+    pub(crate) begun: bool,
+    pub(crate) denied: bool,
+    pub(crate) result: Option<Ending>,
+}
+
+/// A call, as the model wrote it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Written {
+    pub(crate) quality: Quality,
+    /// How often it was written.
+    pub(crate) times: u32,
+    /// How often it reached its tool.
+    pub(crate) runs: u32,
+    /// Whether the answer that holds it came to its end.
+    pub(crate) delivered: bool,
+}
+
+/// How well a call was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Quality {
+    /// It may run.
+    #[default]
+    Good,
+    /// It must be rejected.
+    Bad,
+    /// It was never closed.
+    Cut,
+}
+
+/// What the user did in this life.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds {
+    /// The calls to which they said yes, and those to which they said no.
+    pub(crate) yes: Vec<CallId>,
+    pub(crate) no: Vec<CallId>,
+    /// The questions of the model's that they answered.
+    pub(crate) answered: Vec<CallId>,
+    /// The completion that they accepted.
+    pub(crate) accepted: Option<CallId>,
+    /// The rules by which they allowed more than one call.
+    pub(crate) always: Vec<String>,
+    /// How often they spoke without being asked about a call, less the records that tell of it.
+    pub(crate) words: u32,
+    pub(crate) cancelled: bool,
+    pub(crate) left: bool,
+}
+
+fn broken(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
+    Err(Violation { law, seen: seen.into() })
+}
+
+impl Witness {
+    pub(crate) fn begin_life(&mut self) {
+        self.user.cancelled = false;
+        self.tools.begin_life();
+        (self.tampered, self.store_failed) = (false, false);
+        self.shown = self.records.len();
+    }
+
+    /// The journal says that it has kept a record.
+    pub(crate) fn acknowledged(&mut self, record: Record) -> Result<(), Violation> {
+        let checked = self.note(&record);
+        self.records.push(record);
+        checked
+    }
+
+    /// A record is shown.
+    pub(crate) fn show(&mut self, record: &Record) -> Result<(), Violation> {
+        if std::mem::take(&mut self.tampered) {
+            self.shown = self.records.len();
+            return Ok(());
+        }
+        let at = self.shown;
+        self.shown += 1;
+        match self.records.get(at) {
+            Some(kept) if kept == record => Ok(()),
+            Some(kept) => broken(Law::Shown, format!("record {at} is {kept:?}, and {record:?} was shown")),
+            None => broken(Law::Shown, format!("{record:?} was shown and is not in the journal")),
+        }
+    }
+
+    fn note(&mut self, record: &Record) -> Result<(), Violation> {
+        match record {
+            Record::Started(_) if !self.records.is_empty() => broken(Law::Replay, "the task began twice"),
+            Record::Answered(answered) => self.note_answer(answered),
+            Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
+            Record::Running { call, .. } => self.note_running(call),
+            Record::Result(result) => self.note_result(result),
+            Record::Said { by: Speaker::User, text } => match self.user.words.checked_sub(1) {
+                Some(left) => {
+                    self.user.words = left;
+                    Ok(())
+                }
+                None => broken(Law::UserAnswers, format!("the user never said {text:?}")),
+            },
+            Record::Ended { outcome: Outcome::Completed, .. } => self.note_completion(),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_answer(&mut self, answered: &Answered) -> Result<(), Violation> {
+        if let Some(open) = self.turn.iter().find(|id| self.result(id).is_none()) {
+            return broken(Law::OneResult, format!("the model answered while {open} had no result"));
+        }
+        self.turn.clear();
+        for part in &answered.parts {
+            let Part::Call(call) = part else { continue };
+            let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
+            let token = token(&call.arguments);
+            let seen = Seen { name: call.name.clone(), token, passed, ..Seen::default() };
+            if self.calls.insert(call.id.clone(), seen).is_some() {
+                return broken(Law::OneResult, format!("the id {} was given twice", call.id));
+            }
+            self.turn.push(call.id.clone());
+        }
+        Ok(())
+    }
+
+    fn note_verdict(&mut self, id: &CallId, verdict: Verdict, by: Judge) -> Result<(), Violation> {
+        if verdict == Verdict::Deny
+            && let Some(call) = self.calls.get_mut(id)
+        {
+            call.denied = true;
+        }
+        match (by, verdict) {
+            (Judge::User, Verdict::Allow) if !self.user.yes.contains(id) => {
+                broken(Law::UserAnswers, format!("the user never allowed {id}"))
+            }
+            (Judge::User, Verdict::Deny) if !self.user.no.contains(id) => {
+                broken(Law::UserAnswers, format!("the user never denied {id}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn note_running(&mut self, id: &CallId) -> Result<(), Violation> {
+        let Some(call) = self.calls.get_mut(id) else {
+            return broken(Law::NeverRuns, format!("{id} runs and no answer holds it"));
+        };
+        let (begun, call) = (std::mem::replace(&mut call.begun, true), call.clone());
+        match call {
+            _ if begun => broken(Law::OneEffect, format!("{id} runs a second time")),
+            Seen { result: Some(_), .. } => broken(Law::OneEffect, format!("{id} runs after its result")),
+            Seen { passed: false, .. } => broken(Law::NeverRuns, format!("{id} runs and did not pass the gates")),
+            Seen { denied: true, .. } => broken(Law::Allowed, format!("{id} runs and was denied")),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_result(&mut self, result: &CallResult) -> Result<(), Violation> {
+        let id = &result.id;
+        let Some(call) = self.calls.get_mut(id).filter(|call| call.result.is_none()) else {
+            return broken(Law::OneResult, format!("{id} has a second result, or is no call"));
+        };
+        call.result = Some(result.ending);
+        let call = call.clone();
+        let ran = matches!(result.ending, Ending::Done);
+        match call.name.as_str() {
+            control::FOLLOWUP if ran && !self.user.answered.contains(id) => {
+                broken(Law::UserAnswers, format!("the user never answered {id}"))
+            }
+            name if ran && !control::is_control(name) && !call.begun => {
+                broken(Law::OneResult, format!("{id} has the result of a run and never ran"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A task is completed: by a call of its last turn, which the user accepted where there is one, and after nothing that failed.
+    fn note_completion(&self) -> Result<(), Violation> {
+        let done = |id: &&CallId| {
+            let call = self.calls.get(*id);
+            call.is_some_and(|call| call.name == control::COMPLETION && call.result == Some(Ending::Done))
+        };
+        let Some(at) = self.turn.iter().rposition(|id| done(&id)) else {
+            return broken(Law::HonestEnd, "completed without a completion that was accepted");
+        };
+        let before = self.turn.get(..at).unwrap_or_default();
+        match before.iter().find(|id| self.result(id) != Some(Ending::Done)) {
+            Some(failed) => broken(Law::HonestEnd, format!("completed although {failed} of the same turn failed")),
+            None => Ok(()),
+        }
+    }
+
+    /// A life ended on its own.
+    pub(crate) fn ended(&self, outcome: Outcome, attended: bool) -> Result<(), Violation> {
+        if outcome == Outcome::StoreFailed {
+            return if self.store_failed { Ok(()) } else { broken(Law::HonestEnd, "no append failed") };
+        }
+        match self.records.last() {
+            Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
+            last => return broken(Law::HonestEnd, format!("the end is {outcome:?}, the last record {last:?}")),
+        }
+        let accepted = self.user.accepted.as_ref().is_some_and(|id| self.turn.contains(id));
+        match outcome {
+            Outcome::Completed if attended && !accepted => {
+                broken(Law::HonestEnd, "completed, and the user did not accept")
+            }
+            Outcome::Cancelled if !self.user.cancelled => broken(Law::HonestEnd, "the user did not interrupt"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The records that were found after a crash.
+    pub(crate) fn found(&mut self, found: Vec<Record>) -> Result<bool, Violation> {
+        let kept = self.records.len();
+        if found.get(..kept) != Some(self.records.as_slice()) {
+            let at = found.iter().zip(&self.records).take_while(|(found, kept)| found == kept).count();
+            let seen = format!("of {kept} acknowledged records {at} came back, then {:?}", found.get(at));
+            return broken(Law::Survives, seen).map(|()| false);
+        }
+        let mut extra = found.into_iter().skip(kept);
+        let Some(record) = extra.next() else { return Ok(false) };
+        if Some(&record) != self.attempted.as_ref() || extra.next().is_some() {
+            return broken(Law::Survives, format!("{record:?} came back and was not being written")).map(|()| false);
+        }
+        // It tells of the life before, and so do the user's deeds up to here.
+        self.acknowledged(record)?;
+        Ok(true)
+    }
+
+    pub(crate) fn result(&self, id: &CallId) -> Option<Ending> {
+        self.calls.get(id).and_then(|call| call.result)
+    }
+
+    /// The calls of the turn that stand before that one and have no result.
+    pub(crate) fn open_before<'a>(&'a self, id: &CallId) -> impl Iterator<Item = &'a CallId> {
+        let at = self.turn.iter().position(|other| other == id).unwrap_or(0);
+        self.turn.iter().take(at).filter(|other| self.result(other).is_none())
+    }
+
+    /// Output tokens, added up by hand.
+    pub(crate) fn output_tokens(&self) -> u64 {
+        let output = |record: &Record| match record {
+            Record::Answered(answered) => answered.usage.output,
+            Record::Failed(failed) => failed.usage.output,
+            _ => None,
+        };
+        self.records.iter().filter_map(output).sum()
+    }
+
+    pub(crate) fn endings(&self) -> Counts<&'static str> {
+        let mut counts = Counts::default();
+        for call in self.calls.values() {
+            let name = match call.result {
+                Some(Ending::Rejected) => "results rejected",
+                Some(Ending::Denied) => "results denied",
+                Some(Ending::Interrupted) => "results interrupted",
+                _ => continue,
+            };
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// The token by which a call is known again.
+pub(crate) fn token(arguments: &sabir_agent::Arguments) -> String {
+    let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
+    ["path", "note", "result", "question"].into_iter().find_map(text).unwrap_or_default().to_owned()
+}

@@ -1,6 +1,6 @@
 //! The examples of `docs/gateway.md`: the configuration, the unit and the compose file are what they claim to be.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -19,12 +19,16 @@ fn said_by(program: &str, arguments: &[&str]) -> Option<(bool, String, String)> 
     let output = match Command::new(program).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("skipped: {program} cannot be run: {error}");
+            skipped(&format!("{program} cannot be run: {error}"));
             return None;
         }
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Some((output.status.success(), text(&output.stdout), text(&output.stderr)))
+}
+
+fn skipped(why: &str) {
+    _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Starts the gateway by that line of an example, with its configuration, at a free address; it must listen.
@@ -72,7 +76,7 @@ fn the_compose_file_is_one() {
     let read = "import sys, json, yaml; print(json.dumps(yaml.safe_load(sys.argv[1])))";
     let Some((read, json, errors)) = said_by("python3", &["-c", read, &text]) else { return };
     if !read && errors.contains("No module named 'yaml'") {
-        return eprintln!("skipped: python3 has no yaml");
+        return skipped("python3 has no yaml");
     }
     assert!(read, "{errors}");
     let file: Value = serde_json::from_str(&json).unwrap();

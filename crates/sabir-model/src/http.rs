@@ -192,17 +192,12 @@ impl HttpModel {
                 }
                 return Err(error);
             };
-            if attempt > self.retries.limit || self.is_for_the_caller(wish) {
+            if attempt > self.retries.limit || self.callers.decide(wish, &self.retries) {
                 return Err(error);
             }
             self.pause(patience, (attempt, wish), (error, seed)).await?;
             attempt += 1;
         }
-    }
-
-    /// Whether a wait is so long that it is the caller's to decide about: one of many has patience of its own.
-    fn is_for_the_caller(&self, wish: Option<Duration>) -> bool {
-        self.callers == Callers::Many && wish.is_some_and(|wish| wish > self.retries.longest_asked)
     }
 
     /// Waits before an attempt, if the budget allows one.

@@ -1,5 +1,9 @@
 //! How a model is asked: by whom, and what of its answer is read for calls.
 
+use std::time::Duration;
+
+use crate::retry::Retries;
+
 /// Who asks a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Callers {
@@ -10,6 +14,13 @@ pub enum Callers {
     Many,
 }
 
+impl Callers {
+    /// Whether a wait that the provider asks for is so long that callers decide about it: one of many has patience of its own.
+    pub(crate) fn decide(self, wish: Option<Duration>, retries: &Retries) -> bool {
+        self == Self::Many && wish.is_some_and(|wish| wish > retries.longest_asked)
+    }
+}
+
 /// Which text of an answer is read for calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reads {
@@ -18,4 +29,21 @@ pub enum Reads {
     Text,
     /// None of it, unless the protocol is prompted: text stays what it is.
     Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_many_decide_about_long_waits() {
+        let retries = Retries { longest_asked: Duration::from_secs(1), ..Retries::default() };
+        let check = |callers: Callers, seconds: Option<u64>, expected: bool| {
+            assert_eq!(callers.decide(seconds.map(Duration::from_secs), &retries), expected, "{callers:?} {seconds:?}");
+        };
+        check(Callers::Many, Some(2), true);
+        check(Callers::Many, Some(1), false);
+        check(Callers::Many, None, false);
+        check(Callers::Task, Some(60), false);
+    }
 }

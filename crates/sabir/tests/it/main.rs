@@ -23,6 +23,7 @@ mod ends;
 mod explain;
 mod faults;
 mod gateway;
+mod gateway_examples;
 mod gateway_ways;
 mod interactive;
 mod jobs;

@@ -9,9 +9,11 @@
     reason = "a failing test may panic"
 )]
 
+mod bodies;
 mod ends;
 mod limits;
 mod lists;
 mod mend;
+mod recorded;
 mod security;
 mod town;

@@ -1,12 +1,15 @@
-//! How soon a client sees an argument that its model is still writing: 100 KiB over five seconds, over real sockets.
+//! How soon a client sees an argument that its model is still writing: 100 KiB over five seconds, over real sockets. And how soon
+//! a provider sees that a client has left.
 //!
 //! `cargo bench -p sabir-gateway --bench latency` prints, for each spelling of the call, the milliseconds from the moment at which
 //! the provider sends the first byte of the argument to the client's first delta of arguments, the same for the value's own first
-//! byte, and the most bytes of the value that the client still lacked when the next piece was due.
+//! byte, and the most bytes of the value that the client still lacked when the next piece was due. Then, of 200 streams at once,
+//! the milliseconds from the client's closing its connection to the provider's seeing the close of its own.
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -17,10 +20,16 @@ use sabir_wire::{Close, Decoder, Wire};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 const PIECES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 const PIECE: usize = 2048;
+
+/// Streams that are left by their clients.
+const LEAVING: usize = 200;
 
 /// A spelling: its name, and what stands before and behind the value.
 const SPELLINGS: [(&str, &str, &str); 5] = [
@@ -47,11 +56,66 @@ async fn main() -> io::Result<()> {
         let (delta, byte, held) = measure(name == "native", open, close).await?;
         println!("| {name} | {:.1} | {:.1} | {held} |", delta.as_secs_f64() * 1e3, byte.as_secs_f64() * 1e3);
     }
+    let mut times = leave().await?;
+    times.sort_unstable();
+    let at =
+        |share: usize| times.get((LEAVING * share / 100).min(LEAVING - 1)).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    println!("\n| streams that are left | p50, ms | p99, ms | most, ms |");
+    println!("| --- | --- | --- | --- |");
+    println!("| {LEAVING} | {:.2} | {:.2} | {:.2} |", at(50), at(99), at(100));
     Ok(())
 }
 
-async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration, Duration, usize)> {
+/// From closing to being seen to have closed, of each stream.
+async fn leave() -> io::Result<Vec<Duration>> {
     let provider = TcpListener::bind("127.0.0.1:0").await?;
+    let address = gateway(&provider).await?;
+    let mut streams = JoinSet::new();
+    for number in 0..LEAVING {
+        let client = asking(address).await?;
+        let back = begun(&provider).await?;
+        streams.spawn(left(client, back, PAUSE * 20 + Duration::from_millis(7) * (number as u32 % 50)));
+    }
+    let mut times = Vec::new();
+    while let Some(left) = streams.join_next().await {
+        times.push(left.map_err(io::Error::other)??);
+    }
+    Ok(times)
+}
+
+/// The client leaves after that time, in the middle of the provider's words.
+async fn left(mut client: TcpStream, back: TcpStream, after: Duration) -> io::Result<Duration> {
+    let (mut reader, mut writer) = back.into_split();
+    let (told, mut tell) = oneshot::channel::<()>();
+    let speaking = tokio::spawn(async move {
+        let chunk = json!({"choices": [{"index": 0, "delta": {"content": "one word after the other "}}]});
+        let event = format!("data: {chunk}\n\n");
+        let speak = async {
+            while writer.write_all(event.as_bytes()).await.is_ok() {
+                sleep(PAUSE / 5).await
+            }
+        };
+        let closed = async { while reader.read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {} };
+        tokio::select! { () = speak => {}, () = closed => {} }
+        drop(told);
+        Instant::now()
+    });
+    let (end, mut piece) = (sleep(after), [0; 4096]);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => break,
+            read = client.read(&mut piece) => if read? == 0 { return Err(io::Error::other("the answer ended")) },
+            _ = &mut tell => return Err(io::Error::other("the provider was left too soon")),
+        }
+    }
+    let start = Instant::now();
+    drop(client);
+    Ok(speaking.await?.duration_since(start))
+}
+
+/// A gateway before that provider.
+async fn gateway(provider: &TcpListener) -> io::Result<SocketAddr> {
     let base_url = format!("http://{}/v1", provider.local_addr()?);
     let model = HttpModel::new(Provider::new("bench", Wire::OpenAiChat, base_url, None)).callers(Callers::Many);
     let (id, protocol) = ("behind".to_owned(), Protocol::Native);
@@ -62,7 +126,11 @@ async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration,
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
+    Ok(address)
+}
 
+/// A client that has asked.
+async fn asking(address: SocketAddr) -> io::Result<TcpStream> {
     let parameters = json!({"type": "object", "properties": {"content": {"type": "string"}}});
     let tool = json!({"type": "function", "function": {"name": "write", "parameters": parameters}});
     let messages = json!([{"role": "user", "content": "go"}]);
@@ -70,11 +138,23 @@ async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration,
     let mut client = TcpStream::connect(address).await?;
     let head = format!("Host: {address}\r\nConnection: close\r\nContent-Length: {}", body.len());
     client.write_all(format!("POST /v1/chat/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").as_bytes()).await?;
+    Ok(client)
+}
 
+/// The provider's side of the next request, with the head of its answer sent.
+async fn begun(provider: &TcpListener) -> io::Result<TcpStream> {
     let (mut stream, _) = provider.accept().await?;
     stream.set_nodelay(true)?;
     let _ = stream.read_buf(&mut Vec::with_capacity(64 << 10)).await?;
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n").await?;
+    Ok(stream)
+}
+
+async fn measure(native: bool, open: &str, close: &str) -> io::Result<(Duration, Duration, usize)> {
+    let provider = TcpListener::bind("127.0.0.1:0").await?;
+    let address = gateway(&provider).await?;
+    let mut client = asking(address).await?;
+    let mut stream = begun(&provider).await?;
     if native {
         let call = json!({"index": 0, "id": "c", "function": {"name": "write", "arguments": ""}});
         say(&mut stream, &json!({"tool_calls": [call]})).await?;

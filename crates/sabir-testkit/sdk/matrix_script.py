@@ -8,15 +8,21 @@ import sys
 from pathlib import Path
 
 BACKS = ("anthropic", "openai-chat", "openai-responses", "gemini", "ollama", "bedrock")
-# The mode, how the back end writes calls, and how the gateway asks for them.
+# What is asked in every mode in which calls are healed.
+HEALED = ("text", "call", "calls", "after", "empty", "big", "unicode", "error", "refused", "cut", "cancel")
+# The mode, how the back end writes calls, how the gateway asks for them, what it does about them, and what is asked.
 MODES = (
-    ("native", "native", "native"),
-    ("cline", "cline", "cline"),
-    ("invoke", "invoke", "invoke"),
-    ("hermes", "hermes", "hermes"),
-    ("leaks qwen_coder", "qwen_coder", "native"),
-    ("leaks kimi", "kimi", "native"),
+    ("native", "as-native", "native", "heal", (*HEALED, "busy", "thinking", "image", "address")),
+    ("cline", "as-cline", "cline", "heal", (*HEALED, "image")),
+    ("invoke", "as-invoke", "invoke", "heal", HEALED),
+    ("hermes", "as-hermes", "hermes", "heal", HEALED),
+    ("leaks qwen_coder", "as-qwen_coder", "native", "heal", HEALED),
+    ("leaks kimi", "as-kimi", "native", "heal", HEALED),
+    ("pass", "as-qwen_coder", "native", "pass", ("text", "call", "after")),
+    ("retry 1", "turns-native-retry", "native", "retry 1", ("retry",)),
 )
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+ADDRESS = "https://pictures.example/one.png"
 SIGNS = "Zażółć 漢字 \u202eשלום\u202c e\u0301 👩‍👩‍👧 𝄞 \u00a0"
 LINE = 'if a < b && c > "d" { return \'\\n\'; } // </content> ü %d\n'
 
@@ -38,6 +44,7 @@ def cases():
     usage = {"input": 12, "output": 5}
     one = call(1, "read_file", path='ä "b"\n.rs', lines=[1, 50], all=False)
     three = [call(1, "read_file", path="a.rs"), call(2, "read_file", path="b.rs"), call(3, "now")]
+    broken = '<tool_call>\n{"name": "read_file", "arguments": {"path": oops}}\n</tool_call>'
     error = {"error": {"code": "overloaded_error", "message": "Overloaded"}}
     return {
         "text": {"say": [text("Hello, wörld 😀.")], "usage": usage, "delta": 3, "chunks": {"size": 7}},
@@ -50,6 +57,13 @@ def cases():
         "error": {"say": [text("Hm.")], "trouble": error},
         "refused": {"trouble": {"status": {"status": 400, "headers": []}}},
         "cut": {"say": [call(1, "write_file", path="cut.rs", content=file(4_000))], "delta": 40, "trouble": "cut_half"},
+        "busy": {"trouble": {"status": {"status": 429, "headers": [["retry-after", "7"]]}}},
+        "thinking": {"say": [{"type": "thought", "text": "Let me see.", "signature": "c2ln"}, text("42")], "usage": usage, "delta": 4},
+        # The back end answers only if the picture is in its request, or its address.
+        "image": {"say": [text("Seen.")], "usage": usage, "expects": PICTURE},
+        "address": {"say": [text("Seen.")], "usage": usage, "expects": ADDRESS},
+        # A call that nobody can read, then, if the request says what was wrong, the call.
+        "retry": [{"say": [text(broken)], "usage": usage, "delta": 5}, {"say": [one], "usage": usage, "delta": 4, "expects": "was not run"}],
         "cancel": {"say": [text("word " * 4_000)], "delta": 5, "chunks": {"size": 400}, "pause": 20},
     }
 
@@ -63,16 +77,17 @@ def config(address):
     for back in BACKS:
         version = "/v1" if back.startswith("openai") else ""
         rows.append(f'[providers.{back}-back]\nbase_url = "{address}{version}"\nwire = "{back}"\nkey_env = "MATRIX_KEY"\nretries = 0\n')
-        for mode, written, protocol in MODES:
-            to = f'to = "{back}-back/as-{written}"\nprotocol = "{protocol}"\nmend = "heal"\n'
+        for mode, written, protocol, mend, _ in MODES:
+            to = f'to = "{back}-back/{written}"\nprotocol = "{protocol}"\nmend = "{mend}"\n'
             rows.append(f'[gateway.models."{name_of(back, mode)}"]\n{to}')
     return "\n".join(rows)
 
 
 if __name__ == "__main__":
     folder, address = Path(sys.argv[1]), sys.argv[2]
-    modes = [{"back": back, "mode": mode, "model": name_of(back, mode)} for back in BACKS for mode, _, _ in MODES]
-    script = {name: [reply] for name, reply in cases().items()}
+    modes = [{"back": back, "mode": mode, "model": name_of(back, mode), "cases": asked} for back in BACKS for mode, _, _, _, asked in MODES]
+    script = {name: reply if isinstance(reply, list) else [reply] for name, reply in cases().items()}
     (folder / "matrix.json").write_text(json.dumps(script))
+    (folder / "picture.json").write_text(json.dumps({"data": PICTURE, "address": ADDRESS}))
     (folder / "models.json").write_text(json.dumps(modes))
     (folder / "config.toml").write_text(config(address))

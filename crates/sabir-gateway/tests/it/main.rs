@@ -9,10 +9,12 @@
     reason = "a failing test may panic"
 )]
 
+mod bodies;
 mod ends;
 mod limits;
 mod lists;
 mod mend;
 mod report;
+mod recorded;
 mod security;
 mod town;

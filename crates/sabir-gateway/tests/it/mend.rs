@@ -31,7 +31,7 @@ const BROKEN: &str =
 const CUT: &str = "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.r";
 
 /// The calls that a client would run.
-fn runnable(draft: &sabir_call::Draft) -> Vec<String> {
+pub(crate) fn runnable(draft: &sabir_call::Draft) -> Vec<String> {
     let value = |argument: &sabir_call::DraftArgument| match argument.form {
         ArgForm::Json => serde_json::from_str(&argument.text).unwrap_or_else(|_| panic!("{draft:?}")),
         _ => Value::from(argument.text.as_str()),

@@ -1,10 +1,13 @@
 //! Who is answered, and what never gets through.
 
+use std::sync::Arc;
+
 use sabir_gateway::Settings;
-use sabir_testkit::{Reply, Script};
+use sabir_testkit::{Chunks, Reply, Script};
 use sabir_wire::Wire;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
 
 use crate::town::{FRONTS, TOKEN, Town, body, finished, settings};
 
@@ -151,28 +154,35 @@ async fn the_keys_of_providers_stay_here() {
     assert_eq!(ends.iter().filter(|end| end.front == Some(Wire::Ollama)).count(), 1);
 }
 
+/// `SABIR_STREAMS=10000` makes it so many pairs, of which some hundred are streaming at any time.
 #[tokio::test]
 async fn streams_never_cross() {
-    const PAIRS: usize = 150;
+    const AT_ONCE: usize = 600;
+    let pairs = std::env::var("SABIR_STREAMS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(150);
     let words = |name: &str| format!("<{name}> ").repeat(40);
-    let town = Town::new(Script::by(move |_, request| Reply {
+    let script = Script::by(move |_, request| Reply {
         pause: 1,
-        ..Reply::text(words(&request.last_words())).in_deltas(16)
-    }))
-    .await;
-    let asked = (0..2 * PAIRS).map(|number| {
+        ..Reply::text(words(&request.last_words())).in_deltas(16).in_chunks(Chunks::Size(1500))
+    });
+    let town = Arc::new(Town::new(script).await);
+    let (mut asking, mut bytes) = (JoinSet::new(), 0);
+    for number in 0..2 * pairs {
+        if asking.len() >= AT_ONCE {
+            bytes += asking.join_next().await.unwrap().unwrap();
+        }
         let (front, path) = FRONTS[number % FRONTS.len()];
-        let (name, town) = (format!("client-{number}"), &town);
-        async move {
+        let (name, town) = (format!("client-{number}"), Arc::clone(&town));
+        asking.spawn(async move {
             let got = town.ask(path, &body(front, &name, true)).await;
             let (draft, report) = got.read(front);
             assert_eq!((draft.text(), report.error), (words(&name), None), "{name}");
-        }
-    });
-    let mut asked: Vec<_> = asked.map(Box::pin).collect();
-    std::future::poll_fn(|context| {
-        asked.retain_mut(|one| one.as_mut().poll(context).is_pending());
-        if asked.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
+            got.body.len()
+        });
+    }
+    while let Some(asked) = asking.join_next().await {
+        bytes += asked.unwrap();
+    }
+    let ends = town.ends(2 * pairs).await;
+    assert!(ends.iter().all(|end| end.whole), "{ends:?}");
+    eprintln!("{pairs} pairs of streams, {bytes} bytes, none crossed");
 }

@@ -8,6 +8,7 @@
 use sabir_call::{Draft, Event, ModelErrorKind, StopReason, Usage};
 use serde_json::{Value, json};
 
+use super::shape::must_go_back;
 use super::written::Written;
 use super::{NAME, stop_word};
 use crate::client::Head;
@@ -78,6 +79,13 @@ impl Place {
     fn body(&self, key: &str, value: Value) -> Value {
         json!({"item_id": self.id, "output_index": self.index, key: value})
     }
+}
+
+/// The words of a reasoning item.
+fn reasoned(item: &Value) -> String {
+    let parts = ["summary", "content"].into_iter().filter_map(|key| item.get(key)?.as_array()).flatten();
+    let texts = parts.filter_map(|part| part.get("text")?.as_str());
+    if item.get("type").is_some_and(|kind| kind == "reasoning") { texts.collect() } else { String::new() }
 }
 
 impl Prose {
@@ -240,11 +248,27 @@ impl Answer {
             self.phase = data.get("phase").cloned();
         } else if is("reasoning") && self.open.as_ref().is_some_and(|open| open.thought) {
             self.close(Some(data), out);
-        } else {
+        } else if let Some(item) = self.untold(data) {
             let place = self.place("item", out);
-            self.added(place.index, data.clone(), out);
-            self.done(place.index, data.clone(), out);
+            self.added(place.index, item.clone(), out);
+            self.done(place.index, item, out);
         }
+    }
+
+    /// An item of state without words that the client has been told: a provider may end its reasoning only behind the message
+    /// that follows it. `None` if nothing else is in it.
+    fn untold(&self, data: &Value) -> Option<Value> {
+        let said = reasoned(data);
+        if said.is_empty() || !self.output.iter().any(|item| reasoned(item) == said) {
+            return Some(data.clone());
+        }
+        let mut rest = data.clone();
+        for key in ["summary", "content"] {
+            if let Some(words) = rest.get_mut(key) {
+                *words = json!([]);
+            }
+        }
+        must_go_back(&rest).then_some(rest)
     }
 
     fn call_start(&mut self, index: u32, id: Option<&str>, name: &str, out: &mut Vec<u8>) {

@@ -1,0 +1,44 @@
+//! Bodies as providers write them, one for each quirk, written by hand. Where a number stands above one, the recording of that
+//! number showed the quirk.
+
+use sabir_wire::Wire;
+use serde_json::Value;
+
+mod chat;
+mod messages;
+mod others;
+mod responses;
+
+/// A body, what it is, and how many calls a client can run of it: passed on, and healed.
+#[derive(Debug, Clone)]
+pub(crate) struct Recording {
+    pub(crate) name: String,
+    pub(crate) wire: Wire,
+    pub(crate) body: Vec<u8>,
+    /// `None` where nobody has counted.
+    pub(crate) calls: Option<[usize; 2]>,
+}
+
+const LEAK: &str =
+    "I read it.\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>";
+
+pub(crate) fn all() -> Vec<Recording> {
+    [chat::all(), messages::all(), responses::all(), others::all()].concat()
+}
+
+fn row(wire: Wire, name: &str, calls: [usize; 2], body: impl Into<Vec<u8>>) -> Recording {
+    Recording { name: name.to_owned(), wire, body: body.into(), calls: Some(calls) }
+}
+
+/// Events of `data` alone; strings stand as they are.
+fn events(chunks: &[Value]) -> String {
+    chunks
+        .iter()
+        .map(|chunk| format!("data: {}\n\n", chunk.as_str().map_or(chunk.to_string(), str::to_owned)))
+        .collect()
+}
+
+/// Events with names.
+fn named(events: &[Value]) -> String {
+    events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
+}

@@ -1,0 +1,218 @@
+//! What providers send, byte for byte, through the gateway: every body behind every front, passed on and healed.
+//!
+//! The client must read out of its own wire the very calls that the body holds when it is read without a gateway, and, where
+//! the body is whole, the very words. `SABIR_RECORDINGS=FILE cargo test -p sabir-gateway --test it recorded -- --nocapture` takes
+//! the bodies of a file beside our own: JSON lines with `id`, `wire` and `body`; binary bodies one character a byte.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sabir_call::{Draft, DraftPart, Message, Model, Request, ToolSet, ToolSpec};
+use sabir_check::{CallState, Checker};
+use sabir_gateway::{Back, Mending, Route, Routes};
+use sabir_model::{Callers, HttpModel, Provider, Reads, Retries};
+use sabir_testkit::{Chunks, Script};
+use sabir_wire::{Close, Decoder, Form, Report, Wire};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::bodies::{self, Recording};
+use crate::mend::runnable;
+use crate::town::{FRONTS, Got, Town};
+
+/// What an answer says.
+#[derive(Debug, PartialEq)]
+struct Said {
+    calls: Vec<String>,
+    /// With an end, and without an error.
+    whole: bool,
+    text: String,
+    thought: String,
+}
+
+impl Said {
+    fn of(draft: &Draft, report: &Report) -> Self {
+        let thought = draft.parts.iter().filter_map(|part| match part {
+            DraftPart::Thought(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let whole = report.error.is_none() && report.ended && report.unreadable == 0;
+        Self { calls: runnable(draft), whole, text: draft.text(), thought: thought.collect() }
+    }
+}
+
+impl Said {
+    /// Of an answer that is not whole nobody needs all the words. Chat Completions says of the last call that it is whole only
+    /// when the answer is.
+    fn is(&self, expected: &Self, front: Wire) -> bool {
+        if expected.whole {
+            return self == expected;
+        }
+        let calls = expected.calls.as_slice();
+        let shorter = calls.split_last().map_or(calls, |(_, shorter)| shorter);
+        !self.whole && (self.calls == calls || (front == Wire::OpenAiChat && self.calls == shorter))
+    }
+}
+
+/// The bodies of a file, and how many lines of it are of no wire.
+fn of_file(path: &str) -> (Vec<Recording>, usize) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let known = lines.iter().filter_map(|line| {
+        let wire = Wire::from_name(line["wire"].as_str()?.rsplit_once('-')?.0)?;
+        let body = line["body"].as_str()?;
+        let body = match wire {
+            Wire::Bedrock => body.chars().map(|sign| u8::try_from(u32::from(sign)).unwrap()).collect(),
+            _ => body.as_bytes().to_vec(),
+        };
+        Some(Recording { name: format!("{} of {path}", line["id"]), wire, body, calls: None })
+    });
+    let known: Vec<_> = known.collect();
+    let unknown = lines.len() - known.len();
+    (known, unknown)
+}
+
+/// Serves the bodies, each to who says its number.
+async fn back(recordings: Arc<Vec<Recording>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, Arc::clone(&recordings)));
+        }
+    });
+    address
+}
+
+async fn serve(mut stream: TcpStream, recordings: Arc<Vec<Recording>>) {
+    let mut bytes = Vec::new();
+    let number = loop {
+        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "a request without a number");
+        let text = String::from_utf8_lossy(&bytes);
+        let number = text.split_once("recording ").and_then(|(_, rest)| rest.split_once('.'));
+        if let Some((number, _)) = number {
+            break number.parse::<usize>().unwrap();
+        }
+    };
+    let Recording { wire, body, .. } = &recordings[number];
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {}\r\nConnection: close\r\n\r\n", wire.stream_type());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for piece in Chunks::Size(997).split(body) {
+        // Who needs no more of it leaves.
+        if stream.write_all(piece).await.is_err() {
+            return;
+        }
+    }
+    _ = stream.shutdown().await;
+    // A connection that is closed before all of the request was read would be reset.
+    _ = stream.read_to_end(&mut bytes).await;
+}
+
+fn model(address: SocketAddr, wire: Wire, reads: Reads) -> HttpModel {
+    let version = if wire.name().starts_with("openai") { "/v1" } else { "" };
+    let provider = Provider::new("recorded", wire, format!("http://{address}{version}"), None);
+    HttpModel::new(provider).callers(Callers::Many).retries(Retries { limit: 0, ..Retries::default() }).reads(reads)
+}
+
+/// One model for each wire and way.
+async fn gateway(address: SocketAddr) -> Town {
+    let mut routes = Routes::default();
+    for wire in Wire::ALL {
+        for (mending, reads) in [(Mending::Pass, Reads::Nothing), (Mending::Heal, Reads::Text)] {
+            let route = Route {
+                model: Arc::new(model(address, wire, reads)),
+                id: "behind".to_owned(),
+                protocol: sabir_call::Protocol::Native,
+                mending,
+                back: Some(Back { wire, form: Form { streamed: true, ..Form::default() } }),
+            };
+            routes = routes.with(format!("{wire}-{mending}"), route);
+        }
+    }
+    let town = Town::new(Script::new([])).await;
+    town.gateway.replace(routes);
+    town
+}
+
+/// A request for that recording, with all the tools that it calls.
+fn request(number: usize, model: String, direct: &Draft) -> Request {
+    let mut names: Vec<&str> = direct.calls().map(|call| call.name.as_str()).filter(|name| !name.is_empty()).collect();
+    names.push("read_file");
+    names.sort_unstable();
+    names.dedup();
+    let tool = |name: &str| ToolSpec::new(name, "Does it.", json!({"type": "object"}));
+    Request {
+        model,
+        messages: vec![Message::user(format!("recording {number}."))],
+        tools: ToolSet::new(names.into_iter().map(tool).collect()).unwrap(),
+        max_output: Some(4096),
+        ..Request::default()
+    }
+}
+
+/// What the reader of dialects and the gates make of the answer when no gateway stands before the model.
+async fn gated(address: SocketAddr, recording: &Recording, request: &Request, report: &Report) -> Said {
+    let mut draft = Draft::default();
+    _ = model(address, recording.wire, Reads::Text).answer(request, &mut draft).await;
+    let checked = Checker::new(request.tools.clone()).check_all(&draft);
+    let cut = checked.iter().any(|checked| checked.state == CallState::Cut);
+    let complete = checked.into_iter().filter(|checked| checked.state == CallState::Complete);
+    let calls = complete.map(|checked| format!("{} {}", checked.name, Value::Object(checked.arguments))).collect();
+    let said = Said::of(&draft, report);
+    // A call that is cut ends a healed answer with an error, even if the model knew that it was.
+    Said { calls, whole: said.whole && !cut, ..said }
+}
+
+async fn asked(town: &Town, front: Wire, path: &str, request: &Request) -> Got {
+    let form = Form { streamed: true, ..Form::default() };
+    let mut body = front.encode_request(request, &form);
+    body["stream"] = json!(true);
+    town.ask(path, &body).await
+}
+
+#[tokio::test]
+async fn what_providers_send_comes_through_every_front() {
+    let mut recordings = bodies::all();
+    if let Ok(path) = std::env::var("SABIR_RECORDINGS") {
+        let (more, unknown) = of_file(&path);
+        eprintln!("{} bodies of {path}; {unknown} more are of no wire", more.len());
+        recordings.extend(more);
+    }
+    let recordings = Arc::new(recordings);
+    let address = back(Arc::clone(&recordings)).await;
+    let town = gateway(address).await;
+    let (mut pairs, mut found_calls, mut wrong) = (BTreeMap::new(), 0, Vec::new());
+    for (number, recording) in recordings.iter().enumerate() {
+        let (mut decoder, mut direct) = (Decoder::new(recording.wire), Draft::default());
+        decoder.push(&recording.body, &mut direct);
+        let report = decoder.finish(Close::Clean, &mut direct);
+        let plain = Said::of(&direct, &report);
+        let healed = gated(address, recording, &request(number, String::new(), &direct), &report).await;
+        if let Some(calls) = recording.calls {
+            assert_eq!([plain.calls.len(), healed.calls.len()], calls, "{}, {}", recording.wire, recording.name);
+        }
+        for (front, path) in FRONTS {
+            for (mending, expected) in [(Mending::Pass, &plain), (Mending::Heal, &healed)] {
+                let request = request(number, format!("{}-{mending}", recording.wire), &direct);
+                let got = asked(&town, front, path, &request).await;
+                *pairs.entry((recording.wire.name(), front.name(), mending.to_string())).or_insert(0) += 1;
+                let (draft, report) = got.read(front);
+                let found = Said::of(&draft, &report);
+                found_calls += found.calls.len();
+                if !found.is(expected, front) {
+                    let Recording { name, wire, .. } = recording;
+                    wrong.push(format!(
+                        "{name}, {wire} to {front}, {mending}, {}: found {found:#?}, expected {expected:#?}",
+                        got.status
+                    ));
+                }
+            }
+        }
+    }
+    let all: usize = pairs.values().sum();
+    eprintln!("{} bodies, {all} pairs of body and front, {found_calls} calls", recordings.len());
+    assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!((pairs.len(), all), (Wire::ALL.len() * FRONTS.len() * 2, recordings.len() * FRONTS.len() * 2));
+}

@@ -12,11 +12,12 @@ mod approval;
 pub(crate) mod calls;
 mod charge;
 mod completion;
+mod past;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
-    Request, Role, Sink, StopReason, ToolSet,
+    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Prices, Request,
+    Role, Sink, StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
@@ -29,6 +30,7 @@ use crate::tool::{Access, ToolOutput};
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+use past::Past;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -151,7 +153,7 @@ pub struct Task {
     settings: Settings,
     checker: Checker,
     start: Start,
-    history: Vec<Message>,
+    past: Past,
     draft: Draft,
     phase: Phase,
     turn: Option<Turn>,
@@ -226,11 +228,12 @@ impl Task {
     }
 
     fn empty(start: Start, settings: Settings) -> Self {
+        let past = Past::new(charge::fixed_bytes(&settings));
         Self {
             checker: Checker::new(settings.tools.clone()).with_repairs(settings.repairs),
             settings,
             start,
-            history: Vec::new(),
+            past,
             draft: Draft::default(),
             phase: Phase::Paused,
             turn: None,
@@ -249,7 +252,7 @@ impl Task {
 
     /// The history so far; every call in it has its one result.
     pub fn history(&self) -> &[Message] {
-        &self.history
+        self.past.messages()
     }
 
     /// Tokens and money so far, those before a resume included.
@@ -267,12 +270,13 @@ impl Task {
         self.turn.as_ref().and_then(|turn| turn.call(id))
     }
 
-    /// What to ask the model now.
+    /// What to ask the model now. The history is shared, not copied: whoever drops the request before the next step spares the
+    /// task a copy.
     pub fn request(&self) -> Request {
         Request {
             model: self.settings.model.clone(),
             system: self.settings.system.clone(),
-            messages: self.history.clone(),
+            messages: self.past.shared(),
             tools: self.settings.tools.clone(),
             protocol: self.start.protocol.clone(),
             max_output: self.settings.max_output,
@@ -328,7 +332,7 @@ impl Task {
                     }
                     None => {
                         self.counts.without_call = self.counts.without_call.saturating_add(1);
-                        self.push(Role::Assistant, answered.parts.clone());
+                        self.past.push(Role::Assistant, answered.parts.clone());
                     }
                 }
             }
@@ -370,8 +374,8 @@ impl Task {
         }
         if let Some((parts, answers)) = turn.close() {
             self.turn = None;
-            self.push(Role::Assistant, parts);
-            self.push(Role::User, answers);
+            self.past.push(Role::Assistant, parts);
+            self.past.push(Role::User, answers);
         }
     }
 
@@ -381,16 +385,7 @@ impl Task {
         if let Some(turn) = &mut self.turn {
             return turn.hear(text);
         }
-        match self.history.last_mut() {
-            Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
-            _ => self.history.push(Message::user(text)),
-        }
-    }
-
-    fn push(&mut self, role: Role, parts: Vec<Part>) {
-        if !parts.is_empty() {
-            self.history.push(Message { role, parts });
-        }
+        self.past.hear(text);
     }
 
     /// Applies a record and has it kept.
@@ -405,7 +400,7 @@ impl Task {
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance(effects);
         }
-        match self.history.last() {
+        match self.history().last() {
             Some(message) if message.role == Role::User => self.ask(effects),
             _ => self.without_call(None, effects),
         }

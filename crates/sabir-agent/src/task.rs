@@ -13,11 +13,12 @@ pub(crate) mod calls;
 mod charge;
 mod completion;
 mod past;
+mod todos;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Prices, Request,
-    Role, Sink, StopReason, ToolSet,
+    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
+    Request, Role, Sink, StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
@@ -31,6 +32,7 @@ use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
 use past::Past;
+use todos::Listed;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -159,9 +161,8 @@ pub struct Task {
     turn: Option<Turn>,
     counts: Counts,
     totals: Totals,
+    listed: Listed,
     question: Option<Question>,
-    /// Answers before the task was resumed.
-    earlier_turns: u32,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
 }
@@ -183,6 +184,8 @@ enum Phase {
 #[derive(Debug, Clone, Default)]
 struct Counts {
     turns: u32,
+    /// Those before the task was resumed.
+    earlier_turns: u32,
     mistakes: u32,
     without_call: u32,
     failures: u32,
@@ -220,9 +223,8 @@ impl Task {
             return Err(ReplayError::Completed);
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
-        task.earlier_turns = task.counts.turns;
         let Counts { turns, told, .. } = std::mem::take(&mut task.counts);
-        task.counts = Counts { turns, told, ..Counts::default() };
+        task.counts = Counts { turns, earlier_turns: turns, told, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
@@ -239,8 +241,8 @@ impl Task {
             turn: None,
             counts: Counts::default(),
             totals: Totals::default(),
+            listed: Listed::default(),
             question: None,
-            earlier_turns: 0,
             stop: None,
         }
     }
@@ -262,7 +264,7 @@ impl Task {
 
     /// Answers so far, counted since the task was begun or resumed.
     pub fn turns(&self) -> u32 {
-        self.counts.turns.saturating_sub(self.earlier_turns)
+        self.counts.turns.saturating_sub(self.counts.earlier_turns)
     }
 
     /// The call of that id, while its turn is open: the tool's name and its arguments.
@@ -366,14 +368,18 @@ impl Task {
             }
             _ => self.counts.mistakes = self.counts.mistakes.saturating_add(1),
         }
+        if let Some(call) = self.call(&result.id).cloned() {
+            self.note_list(&call, result);
+        }
         let Some(turn) = &mut self.turn else { return };
         turn.finish(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
             self.counts.mistakes = 0;
         }
-        if let Some((parts, answers)) = turn.close() {
+        if let Some((parts, mut answers)) = turn.close() {
             self.turn = None;
+            answers.extend(self.list_again().map(Part::text));
             self.past.push(Role::Assistant, parts);
             self.past.push(Role::User, answers);
         }

@@ -156,6 +156,7 @@ impl Driver<'_> {
             () = until(deadline) => Err(Input::Expired),
             answer = self.model.answer(&request, &mut sink) => Ok(answer),
         };
+        drop(request);
         task.step(match answer {
             Ok(Ok(())) => Input::Answered,
             Ok(Err(error)) => Input::Failed(error),

@@ -12,6 +12,8 @@ mod approval;
 pub(crate) mod calls;
 mod charge;
 mod completion;
+mod past;
+mod todos;
 mod turn;
 
 use sabir_call::{
@@ -29,6 +31,8 @@ use crate::tool::{Access, ToolOutput};
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+use past::Past;
+use todos::Listed;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -151,15 +155,14 @@ pub struct Task {
     settings: Settings,
     checker: Checker,
     start: Start,
-    history: Vec<Message>,
+    past: Past,
     draft: Draft,
     phase: Phase,
     turn: Option<Turn>,
     counts: Counts,
     totals: Totals,
+    listed: Listed,
     question: Option<Question>,
-    /// Answers before the task was resumed.
-    earlier_turns: u32,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
 }
@@ -181,6 +184,8 @@ enum Phase {
 #[derive(Debug, Clone, Default)]
 struct Counts {
     turns: u32,
+    /// Those before the task was resumed.
+    earlier_turns: u32,
     mistakes: u32,
     without_call: u32,
     failures: u32,
@@ -218,26 +223,26 @@ impl Task {
             return Err(ReplayError::Completed);
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
-        task.earlier_turns = task.counts.turns;
         let Counts { turns, told, .. } = std::mem::take(&mut task.counts);
-        task.counts = Counts { turns, told, ..Counts::default() };
+        task.counts = Counts { turns, earlier_turns: turns, told, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
 
     fn empty(start: Start, settings: Settings) -> Self {
+        let past = Past::new(charge::fixed_bytes(&settings));
         Self {
             checker: Checker::new(settings.tools.clone()).with_repairs(settings.repairs),
             settings,
             start,
-            history: Vec::new(),
+            past,
             draft: Draft::default(),
             phase: Phase::Paused,
             turn: None,
             counts: Counts::default(),
             totals: Totals::default(),
+            listed: Listed::default(),
             question: None,
-            earlier_turns: 0,
             stop: None,
         }
     }
@@ -249,7 +254,7 @@ impl Task {
 
     /// The history so far; every call in it has its one result.
     pub fn history(&self) -> &[Message] {
-        &self.history
+        self.past.messages()
     }
 
     /// Tokens and money so far, those before a resume included.
@@ -259,7 +264,7 @@ impl Task {
 
     /// Answers so far, counted since the task was begun or resumed.
     pub fn turns(&self) -> u32 {
-        self.counts.turns.saturating_sub(self.earlier_turns)
+        self.counts.turns.saturating_sub(self.counts.earlier_turns)
     }
 
     /// The call of that id, while its turn is open: the tool's name and its arguments.
@@ -267,12 +272,13 @@ impl Task {
         self.turn.as_ref().and_then(|turn| turn.call(id))
     }
 
-    /// What to ask the model now.
+    /// What to ask the model now. The history is shared, not copied: whoever drops the request before the next step spares the
+    /// task a copy.
     pub fn request(&self) -> Request {
         Request {
             model: self.settings.model.clone(),
             system: self.settings.system.clone(),
-            messages: self.history.clone(),
+            messages: self.past.shared(),
             tools: self.settings.tools.clone(),
             protocol: self.start.protocol.clone(),
             max_output: self.settings.max_output,
@@ -328,7 +334,7 @@ impl Task {
                     }
                     None => {
                         self.counts.without_call = self.counts.without_call.saturating_add(1);
-                        self.push(Role::Assistant, answered.parts.clone());
+                        self.past.push(Role::Assistant, answered.parts.clone());
                     }
                 }
             }
@@ -362,16 +368,20 @@ impl Task {
             }
             _ => self.counts.mistakes = self.counts.mistakes.saturating_add(1),
         }
+        if let Some(call) = self.call(&result.id).cloned() {
+            self.note_list(&call, result);
+        }
         let Some(turn) = &mut self.turn else { return };
         turn.finish(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
             self.counts.mistakes = 0;
         }
-        if let Some((parts, answers)) = turn.close() {
+        if let Some((parts, mut answers)) = turn.close() {
             self.turn = None;
-            self.push(Role::Assistant, parts);
-            self.push(Role::User, answers);
+            answers.extend(self.list_again().map(Part::text));
+            self.past.push(Role::Assistant, parts);
+            self.past.push(Role::User, answers);
         }
     }
 
@@ -381,16 +391,7 @@ impl Task {
         if let Some(turn) = &mut self.turn {
             return turn.hear(text);
         }
-        match self.history.last_mut() {
-            Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
-            _ => self.history.push(Message::user(text)),
-        }
-    }
-
-    fn push(&mut self, role: Role, parts: Vec<Part>) {
-        if !parts.is_empty() {
-            self.history.push(Message { role, parts });
-        }
+        self.past.hear(text);
     }
 
     /// Applies a record and has it kept.
@@ -405,7 +406,7 @@ impl Task {
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance(effects);
         }
-        match self.history.last() {
+        match self.history().last() {
             Some(message) if message.role == Role::User => self.ask(effects),
             _ => self.without_call(None, effects),
         }

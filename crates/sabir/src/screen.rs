@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use sabir_agent::control::{self, TodoState, Todos};
 use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
 use sabir_call::redact::Redactor;
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
@@ -34,6 +35,8 @@ pub(crate) struct Painter {
     sanitizer: Sanitizer,
     /// The argument that is being written.
     argument: Option<Preview>,
+    /// Whether the call that is being written gives todos, which are shown once they are kept.
+    listing: bool,
     folded: Folded,
 }
 
@@ -80,9 +83,12 @@ impl Painter {
     fn moment(&mut self, moment: Moment<'_>) -> String {
         match moment {
             Moment::Delta(Event::Text { text }) => text.to_owned(),
-            Moment::Delta(Event::CallStart { name, .. }) => self.line(&format!("● {name} ")),
+            Moment::Delta(Event::CallStart { name, .. }) => {
+                self.listing = name == control::TODOS;
+                self.line(&format!("● {name} "))
+            }
             Moment::Delta(Event::ArgStart { name, .. }) => {
-                self.argument = Some(Preview::new(name));
+                self.argument = (!self.listing).then(|| Preview::new(name));
                 String::new()
             }
             Moment::Delta(Event::ArgDelta { text, .. }) => {
@@ -165,11 +171,27 @@ impl Painter {
             _ => String::new(),
         };
         let folded = self.folded.told(&result.id);
-        let text = format!("{folded}  {word} {} {subject}{reason}\n", result.name);
+        let todos = call.filter(|_| result.ending == Ending::Done).map(todos).unwrap_or_default();
+        let text = format!("{folded}  {word} {} {subject}{reason}\n{todos}", result.name);
         self.line(&text)
     }
 
     fn line(&self, text: &str) -> String {
         if self.inside { format!("\n{text}") } else { text.to_owned() }
     }
+}
+
+/// The todos that a call gave, a line each; nothing of any other call.
+fn todos(call: &Call) -> String {
+    let text = call.arguments.get("todos").and_then(Value::as_str).filter(|_| call.name == control::TODOS);
+    let todos = text.and_then(|text| Todos::read(text).ok()).unwrap_or_default();
+    let line = |todo: &control::Todo| {
+        let state = match todo.state {
+            TodoState::Open => "[ ]",
+            TodoState::Active => "[-]",
+            TodoState::Done => "[x]",
+        };
+        format!("    {}{state} {}\n", "  ".repeat(todo.depth), todo.text)
+    };
+    todos.items().iter().map(line).collect()
 }

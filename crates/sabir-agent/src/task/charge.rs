@@ -3,14 +3,10 @@
 //! Prices are facts of the day. A record keeps the cost that was known when it was written; a replayed task adds up what its
 //! records say, and asks no price list of a later day.
 
-use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, Message, Part, Usage};
-use serde_json::{Map, Value};
+use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, ToolSpec, Usage};
 
-use super::Task;
+use super::{Settings, Task};
 use crate::record::{Answered, Failed, Record};
-
-/// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
-const IMAGE_BYTES: usize = 4000;
 
 /// What all answers took together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,7 +66,7 @@ impl Task {
         let written = draft_bytes(draft);
         let counted = |count: Option<u64>, least: usize| count.is_some_and(|count| count > 0 || least == 0);
         let estimate = Usage {
-            input: (!counted(usage.input, 1)).then(|| tokens(self.request_bytes())),
+            input: (!counted(usage.input, 1)).then(|| tokens(self.past.bytes())),
             output: (!counted(usage.output, written)).then(|| tokens(written)),
             ..Usage::default()
         };
@@ -93,37 +89,16 @@ impl Task {
         }
         (self.counts.spent.known >= limit).then(|| format!("the limit of {limit} was reached: {}", self.counts.spent))
     }
+}
 
-    /// The bytes of the text of the next request, roughly.
-    fn request_bytes(&self) -> usize {
-        let tools = self.settings.tools.iter();
-        let tools: usize =
-            tools.map(|tool| tool.name.len() + tool.description.len() + Value::to_string(&tool.parameters).len()).sum();
-        let history: usize = self.history.iter().map(message_bytes).sum();
-        self.settings.system.len().saturating_add(tools).saturating_add(history)
-    }
+/// The bytes of what goes with every request: the instructions and the tools.
+pub(super) fn fixed_bytes(settings: &Settings) -> usize {
+    let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+    settings.tools.iter().map(tool).fold(settings.system.len(), usize::saturating_add)
 }
 
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN)
-}
-
-fn message_bytes(message: &Message) -> usize {
-    let part = |part: &Part| match part {
-        Part::Text { text } | Part::Thought { text, .. } => text.len(),
-        Part::Image(_) => IMAGE_BYTES,
-        Part::Call(call) => call.name.len() + arguments_bytes(&call.arguments),
-        Part::Result(result) => result.content.len() + result.images.len() * IMAGE_BYTES,
-        _ => 0,
-    };
-    message.parts.iter().map(part).sum()
-}
-
-fn arguments_bytes(arguments: &Map<String, Value>) -> usize {
-    arguments
-        .iter()
-        .map(|(name, value)| name.len() + value.as_str().map_or_else(|| value.to_string().len(), str::len))
-        .sum()
 }
 
 fn draft_bytes(draft: &Draft) -> usize {

@@ -11,26 +11,31 @@
 mod approval;
 pub(crate) mod calls;
 mod charge;
+mod compaction;
 mod completion;
+mod digest;
+mod failure;
 mod past;
 mod todos;
 mod turn;
+mod view;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
-    Request, Role, Sink, StopReason, ToolSet,
+    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink,
+    StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
-use crate::record::{Failed, Outcome, Record, Speaker, Start};
+use crate::record::{Author, Outcome, Record, Speaker, Start, Why};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+pub use compaction::{Filling, Preview};
 use past::Past;
 use todos::Listed;
 
@@ -100,6 +105,10 @@ pub enum Input<'a> {
     Begin,
     /// Go on, with these words of the user's.
     Said(String),
+    /// Compact the context of a task that does not go on, with a summary by whom. A model is then to be asked, once.
+    Compact(Author),
+    /// Go back on the last compaction of a task that does not go on.
+    Restore,
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -174,6 +183,8 @@ enum Phase {
     Paused,
     /// For the model.
     Asking,
+    /// For the model's summary.
+    Summarising(Why),
     /// For calls or the user.
     Acting,
     /// For nothing.
@@ -275,9 +286,12 @@ impl Task {
     /// What to ask the model now. The history is shared, not copied: whoever drops the request before the next step spares the
     /// task a copy.
     pub fn request(&self) -> Request {
+        if let Phase::Summarising(why) = self.phase {
+            return self.summary_request(why);
+        }
         Request {
             model: self.settings.model.clone(),
-            system: self.settings.system.clone(),
+            system: self.system(),
             messages: self.past.shared(),
             tools: self.settings.tools.clone(),
             protocol: self.start.protocol.clone(),
@@ -296,7 +310,12 @@ impl Task {
                 self.keep(Record::Said { by: Speaker::User, text }, &mut effects);
                 self.begin(&mut effects);
             }
-            (Phase::Asking, Input::Event(event)) => self.draft.event(event),
+            (Phase::Paused, Input::Compact(by)) => self.compact_by_hand(by, &mut effects),
+            (Phase::Paused, Input::Restore) => self.restore(&mut effects),
+            (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
+                self.summarised(why, input, &mut effects);
+            }
+            (Phase::Asking | Phase::Summarising(_), Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
             (Phase::Acting, Input::Weighed(call, access, bound)) => self.weighed(&call, &access, bound, &mut effects),
@@ -317,6 +336,7 @@ impl Task {
             Record::Said { by, text } => {
                 if *by == Speaker::User {
                     (self.counts.mistakes, self.counts.without_call) = (0, 0);
+                    self.past.view.words.push(text.clone());
                 }
                 self.hear(text);
             }
@@ -325,6 +345,7 @@ impl Task {
                 self.counts.failures = 0;
                 self.note_mistakes(answered);
                 self.take_charge(Charge::of(answered));
+                self.note_filling(answered);
                 self.stop = answered.stop;
                 self.draft = Draft::default();
                 match Turn::open(answered) {
@@ -350,6 +371,7 @@ impl Task {
                 }
             }
             Record::Result(result) => self.take_result(result),
+            Record::Context(shift) => self.take_shift(shift),
             Record::Ended { .. } => self.phase = Phase::Over,
         }
     }
@@ -402,14 +424,13 @@ impl Task {
 
     fn begin(&mut self, effects: &mut Vec<Effect>) {
         self.phase = Phase::Acting;
+        let waits = self.history().last().is_some_and(|message| message.role == Role::User);
+        self.tell_context(effects);
         if self.turn.is_some() {
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance(effects);
         }
-        match self.history().last() {
-            Some(message) if message.role == Role::User => self.ask(effects),
-            _ => self.without_call(None, effects),
-        }
+        if waits { self.ask(effects) } else { self.without_call(None, effects) }
     }
 
     /// Asks the model, unless a limit says otherwise.
@@ -420,6 +441,9 @@ impl Task {
         }
         if let Some(message) = self.cost_limit() {
             return self.end(Outcome::Limit, &message, effects);
+        }
+        if self.make_room(effects) {
+            return;
         }
         self.phase = Phase::Asking;
         effects.push(Effect::Ask);
@@ -436,24 +460,6 @@ impl Task {
             return self.without_call(feedback, effects);
         }
         self.advance(effects);
-    }
-
-    /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
-    fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
-        // What failed before its answer began has been repeated by the model itself, with pauses.
-        let began = self.draft != Draft::default();
-        // Nobody pays for a request that was refused; what broke off has been paid for as far as it came.
-        let Charge { usage, estimate, cost } = if began { self.charge(&self.draft) } else { Charge::default() };
-        let failed = Failed { error: error.kind, message: error.message.clone(), usage, estimate, cost };
-        self.keep(Record::Failed(failed), effects);
-        if began && error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
-            return self.ask(effects);
-        }
-        let outcome = match error.kind {
-            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Cassette => Outcome::Misconfigured,
-            _ => Outcome::ProviderFailed,
-        };
-        self.end(outcome, &error.message, effects);
     }
 
     /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.

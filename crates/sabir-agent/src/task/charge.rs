@@ -6,7 +6,7 @@
 use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, ToolSpec, Usage};
 
 use super::{Settings, Task};
-use crate::record::{Answered, Failed, Record};
+use crate::record::{Answered, Compacted, Failed, Record, Shift};
 
 /// What all answers took together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +35,7 @@ impl Totals {
         match record {
             Record::Answered(answered) => self.add(Charge::of(answered)),
             Record::Failed(failed) => self.add(Charge::of_failed(failed)),
+            Record::Context(Shift::Compacted(compacted)) => self.add(Charge::of_compacted(compacted)),
             _ => {}
         }
     }
@@ -56,17 +57,27 @@ impl Charge {
     pub(super) fn of_failed(failed: &Failed) -> Self {
         Self { usage: failed.usage, estimate: failed.estimate, cost: failed.cost }
     }
+
+    /// What the record of a compaction tells.
+    pub(super) fn of_compacted(compacted: &Compacted) -> Self {
+        Self { usage: compacted.usage, estimate: compacted.estimate, cost: compacted.cost }
+    }
 }
 
 impl Task {
     /// What an answer took, whole or broken off. Must be asked before the answer enters the history.
     pub(super) fn charge(&self, draft: &Draft) -> Charge {
+        self.charge_of(draft, self.past.bytes())
+    }
+
+    /// What the answer to a request of so many bytes took.
+    pub(super) fn charge_of(&self, draft: &Draft, asked: usize) -> Charge {
         let usage = draft.usage;
         // Some servers count nothing and say so with a zero, which no request can have taken.
         let written = draft_bytes(draft);
         let counted = |count: Option<u64>, least: usize| count.is_some_and(|count| count > 0 || least == 0);
         let estimate = Usage {
-            input: (!counted(usage.input, 1)).then(|| tokens(self.past.bytes())),
+            input: (!counted(usage.input, 1)).then(|| tokens(asked)),
             output: (!counted(usage.output, written)).then(|| tokens(written)),
             ..Usage::default()
         };
@@ -97,7 +108,7 @@ pub(super) fn fixed_bytes(settings: &Settings) -> usize {
     settings.tools.iter().map(tool).fold(settings.system.len(), usize::saturating_add)
 }
 
-fn tokens(bytes: usize) -> u64 {
+pub(super) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN)
 }
 

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use sabir_call::{CallId, History, Message, Part, Role};
 use serde_json::{Map, Value};
 
+use super::view::View;
+
 /// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
 const IMAGE_BYTES: usize = 4000;
 
@@ -17,6 +19,8 @@ pub(super) struct Past {
     messages: History,
     ids: HashSet<CallId>,
     bytes: usize,
+    /// What the model sees of it.
+    pub(super) view: View,
 }
 
 impl Past {
@@ -31,7 +35,7 @@ impl Past {
 
     /// The messages for a request, not copied.
     pub(super) fn shared(&self) -> History {
-        self.messages.clone()
+        self.view.messages().unwrap_or_else(|| self.messages.clone())
     }
 
     /// Whether a call of it has that id.
@@ -41,7 +45,7 @@ impl Past {
 
     /// The bytes of the text of the next request, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.view.bytes(self.bytes)
     }
 
     /// Adds a message; one without parts is none.
@@ -52,6 +56,7 @@ impl Past {
         let message = Message { role, parts };
         self.ids.extend(message.calls().map(|call| call.id.clone()));
         self.count(&message.parts);
+        self.view.push(&message);
         self.messages.push(message);
     }
 
@@ -59,10 +64,21 @@ impl Past {
     pub(super) fn hear(&mut self, text: &str) {
         let part = Part::text(text);
         self.count(std::slice::from_ref(&part));
+        self.view.hear(&part);
         match self.messages.last_mut() {
             Some(message) if message.role == Role::User => message.parts.push(part),
             _ => self.messages.push(Message { role: Role::User, parts: vec![part] }),
         }
+    }
+
+    /// Leaves the first messages out of what the model sees, for that head.
+    pub(super) fn shorten(&mut self, messages: usize, head: &[String]) {
+        self.view.shorten(&self.messages, messages, head);
+    }
+
+    /// Goes back on the last [`shorten`](Self::shorten).
+    pub(super) fn lengthen(&mut self) {
+        self.view.lengthen(&self.messages);
     }
 
     fn count(&mut self, parts: &[Part]) {
@@ -70,7 +86,13 @@ impl Past {
     }
 }
 
-fn part_bytes(part: &Part) -> usize {
+/// The bytes of the text of a message, roughly.
+pub(super) fn message_bytes(message: &Message) -> usize {
+    message.parts.iter().map(part_bytes).sum()
+}
+
+/// Those of a part.
+pub(super) fn part_bytes(part: &Part) -> usize {
     match part {
         Part::Text { text } | Part::Thought { text, .. } => text.len(),
         Part::Image(_) => IMAGE_BYTES,

@@ -10,6 +10,7 @@
 )]
 
 mod approval;
+mod context;
 mod costs;
 mod laws;
 mod machine;

@@ -4,15 +4,19 @@ use std::future::Future;
 use std::pin::Pin;
 
 use sabir_agent::control::{self, TodoState, Todos};
-use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::{Failed, Moment, Question, Record, Reply, Shift, TaskEvent, User};
 use sabir_call::redact::Redactor;
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
 use crate::argument::Preview;
+use crate::context;
 use crate::folded::Folded;
 use crate::print;
 use crate::sanitizer::Sanitizer;
+
+/// How full a context is when it is worth a word, in percent.
+const FULL: u64 = 60;
 
 /// Nobody watches.
 pub(crate) struct Silent;
@@ -38,6 +42,8 @@ pub(crate) struct Painter {
     /// Whether the call that is being written gives todos, which are shown once they are kept.
     listing: bool,
     folded: Folded,
+    /// How full the context was when that was last said, in percent.
+    full: u64,
 }
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
@@ -102,8 +108,19 @@ impl Painter {
                 let call = self.calls.iter().find(|known| known.id == *call);
                 if self.folded.hides(call, text) { String::new() } else { text.to_owned() }
             }
+            Moment::Asking { full: Some(full), .. } => self.filling(full),
+            Moment::Waiting { reason, milliseconds: 0 } => self.line(&format!("{reason}\n")),
             _ => String::new(),
         }
+    }
+
+    /// Said where it begins to matter, and then every few percent.
+    fn filling(&mut self, full: u64) -> String {
+        let says = full >= FULL && full >= self.full.saturating_add(5);
+        if says || full < self.full {
+            self.full = full;
+        }
+        if says { self.line(&format!("the context is {full} % full\n")) } else { String::new() }
     }
 
     fn record(&mut self, record: &Record) -> String {
@@ -116,6 +133,11 @@ impl Painter {
                 self.line(&format!("the answer broke off: {message}\n"))
             }
             Record::Failed(failed) => self.line(&format!("the model cannot be asked: {}\n", failed.message)),
+            Record::Context(Shift::Compacted(compacted)) => self.line(&format!("{}\n", context::words(compacted))),
+            Record::Context(Shift::Restored) => self.line("the last compaction was undone\n"),
+            Record::Context(Shift::Changed { told, .. }) => {
+                self.line(&format!("the model is told:\n{}\n", print::indented(told)))
+            }
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
             Record::Said { by: sabir_agent::Speaker::Sabir, text } => {

@@ -3,7 +3,41 @@
 //! The text is the same for every turn of a task, so that providers can cache it, and it is short: it is paid for with
 //! every request.
 
+pub(crate) mod fragment;
+mod instruction_file;
+mod listing;
+mod place;
+pub(crate) mod summary;
+
+use serde::{Deserialize, Serialize};
+
+pub use fragment::{Fragment, FragmentKind};
+pub use instruction_file::InstructionFile;
+pub use listing::Listing;
+pub use place::Place;
+
 use crate::task::Attended;
+
+/// How full the context may get before it is compacted, in percent, unless somebody says otherwise.
+pub const THRESHOLD: u8 = 80;
+
+/// What goes with every request besides the instructions of the task, and how much there is room for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Context {
+    /// What the model is told of its place, in this order.
+    pub fragments: Vec<Fragment>,
+    /// The tokens of the model's context, if that is known.
+    pub window: Option<u64>,
+    /// How full it may get before it is compacted, in percent of the window.
+    pub threshold: u8,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self { fragments: Vec::new(), window: None, threshold: THRESHOLD }
+    }
+}
 
 /// The instructions of a coding task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -144,10 +144,14 @@ impl Driver<'_> {
 
     async fn ask(&mut self, task: &mut Task, deadline: Option<Instant>) -> Vec<Effect> {
         let request = task.request();
-        self.user.show(TaskEvent::Moment(Moment::Asking { turn: task.turns().saturating_add(1) }));
+        let summarising = task.is_summarising();
+        self.user.show(TaskEvent::Moment(asking(task)));
         let (user, cancel) = (&mut *self.user, &self.cancel);
         let mut sink = |event: Event<'_>| {
-            user.show(TaskEvent::Moment(Moment::Delta(event)));
+            // A summary is for the model: its record has it whole.
+            if !summarising {
+                user.show(TaskEvent::Moment(Moment::Delta(event)));
+            }
             task.step(Input::Event(event));
         };
         let answer: Result<Result<(), ModelError>, Input<'_>> = tokio::select! {
@@ -156,6 +160,7 @@ impl Driver<'_> {
             () = until(deadline) => Err(Input::Expired),
             answer = self.model.answer(&request, &mut sink) => Ok(answer),
         };
+        drop(request);
         task.step(match answer {
             Ok(Ok(())) => Input::Answered,
             Ok(Err(error)) => Input::Failed(error),
@@ -261,6 +266,17 @@ impl Running {
         self.order.clear();
         self.early.clear();
     }
+}
+
+/// What the model is asked for.
+fn asking(task: &Task) -> Moment<'static> {
+    if task.is_summarising() {
+        return Moment::Waiting {
+            reason: "the context is full: the model is asked for a summary first",
+            milliseconds: 0,
+        };
+    }
+    Moment::Asking { turn: task.turns().saturating_add(1), full: task.filling_percent() }
 }
 
 /// A tool's work whose panic is a failure of the tool, not of the task.

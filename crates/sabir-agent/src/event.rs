@@ -1,7 +1,7 @@
 //! Task events: what screens, JSON lines and tests see of a task.
 //!
 //! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
-//! `kind`; there are thirteen kinds in all, and no delta repeats what came before. An `answered` record holds the
+//! `kind`; there are fourteen kinds in all, and no delta repeats what came before. An `answered` record holds the
 //! whole answer once more, since the journal keeps no deltas.
 
 use sabir_call::{CallId, Event};
@@ -28,6 +28,9 @@ pub enum Moment<'a> {
     Asking {
         /// The turn, counted from 1.
         turn: u32,
+        /// How full the context is, in percent, where it is known how much there is room for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        full: Option<u64>,
     },
     /// A piece of the answer. Calls are not checked yet.
     Delta(Event<'a>),
@@ -38,7 +41,7 @@ pub enum Moment<'a> {
         /// The piece.
         text: &'a str,
     },
-    /// The provider is asked again in a while.
+    /// The provider is asked again in a while, or something else comes first.
     Waiting {
         /// Why, in words.
         reason: &'a str,

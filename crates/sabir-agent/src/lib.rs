@@ -40,12 +40,15 @@ mod record;
 mod task;
 mod tool;
 
-pub use context::Instructions;
+pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
 pub use drive::{Cancel, Driver, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
-pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
-pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task, Totals};
+pub use record::{
+    Answered, Author, Check, Compacted, Failed, Judge, Outcome, Record, Shift, Speaker, Start, Store, StoreError,
+    TaskId, Verdict, Why,
+};
+pub use task::{Attended, Effect, Filling, Input, Limits, Preview, ReplayError, Settings, Task, Totals};
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

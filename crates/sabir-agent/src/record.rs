@@ -9,6 +9,7 @@ use sabir_call::{CallId, CallResult, Cost, Fault, ModelErrorKind, Part, Protocol
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
 
+use crate::context::Fragment;
 use crate::permit::Seal;
 
 /// The name of a task: a UUID or whatever else the binary chose; letters, digits and `-`.
@@ -74,6 +75,8 @@ pub enum Record {
     },
     /// A call has its result.
     Result(CallResult),
+    /// What the model sees besides, or instead of, what happened.
+    Context(Shift),
     /// The task ended, for now: an end that is not `completed` can be resumed.
     Ended {
         /// How.
@@ -169,6 +172,80 @@ pub struct Check {
     /// Why it may not run, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+}
+
+/// What changes in what the model sees of a task. The history itself never changes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Shift {
+    /// What stands behind the instructions in every request.
+    Begun {
+        /// In this order.
+        fragments: Vec<Fragment>,
+    },
+    /// Those are no longer what they were. The beginning of the requests stays as it is until the next compaction.
+    Changed {
+        /// What they are now.
+        fragments: Vec<Fragment>,
+        /// What the model is told of that, at the end.
+        told: String,
+    },
+    /// Earlier messages stand for themselves no more.
+    Compacted(Box<Compacted>),
+    /// The last compaction is undone.
+    Restored,
+}
+
+/// A compaction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// Why.
+    pub why: Why,
+    /// Who wrote the summary.
+    pub by: Author,
+    /// Why the model did not write it, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// How many messages of the history, counted from its beginning, are left out.
+    pub messages: usize,
+    /// What the model reads instead of them; the summary is the last of it.
+    pub head: Vec<String>,
+    /// The tokens of a request before it, as far as that is known.
+    pub before: u64,
+    /// Those after it, as an estimate.
+    pub after: u64,
+    /// Tokens of the summary's request, as the provider reported them.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub usage: Usage,
+    /// Guesses (bytes / 4) for what it did not report.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub estimate: Usage,
+    /// What that cost, as far as it was known then.
+    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    pub cost: Cost,
+}
+
+/// Why a context is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It is as full as it may get.
+    Threshold,
+    /// The provider refused a request as too long.
+    Overflow,
+    /// The user asked for it.
+    Asked,
+}
+
+/// Who writes a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Author {
+    /// The model of the task.
+    Model,
+    /// Sabir: a line for each call, made without a model.
+    Sabir,
 }
 
 /// Records of earlier versions tell no cost.

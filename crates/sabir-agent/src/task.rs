@@ -11,24 +11,33 @@
 mod approval;
 pub(crate) mod calls;
 mod charge;
+mod compaction;
 mod completion;
+mod digest;
+mod failure;
+mod past;
+mod todos;
 mod turn;
+mod view;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
-    Request, Role, Sink, StopReason, ToolSet,
+    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink,
+    StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
-use crate::record::{Failed, Outcome, Record, Speaker, Start, Verdict};
+use crate::record::{Author, Outcome, Record, Speaker, Start, Verdict, Why};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+pub use compaction::{Filling, Preview};
+use past::Past;
+use todos::Listed;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -96,6 +105,10 @@ pub enum Input<'a> {
     Begin,
     /// Go on, with these words of the user's.
     Said(String),
+    /// Compact the context of a task that does not go on, with a summary by whom. A model is then to be asked, once.
+    Compact(Author),
+    /// Go back on the last compaction of a task that does not go on.
+    Restore,
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -151,15 +164,14 @@ pub struct Task {
     settings: Settings,
     checker: Checker,
     start: Start,
-    history: Vec<Message>,
+    past: Past,
     draft: Draft,
     phase: Phase,
     turn: Option<Turn>,
     counts: Counts,
     totals: Totals,
+    listed: Listed,
     question: Option<Question>,
-    /// Answers before the task was resumed.
-    earlier_turns: u32,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
 }
@@ -171,6 +183,8 @@ enum Phase {
     Paused,
     /// For the model.
     Asking,
+    /// For the model's summary.
+    Summarising(Why),
     /// For calls or the user.
     Acting,
     /// For nothing.
@@ -181,6 +195,8 @@ enum Phase {
 #[derive(Debug, Clone, Default)]
 struct Counts {
     turns: u32,
+    /// Those before the task was resumed.
+    earlier_turns: u32,
     mistakes: u32,
     without_call: u32,
     failures: u32,
@@ -218,26 +234,26 @@ impl Task {
             return Err(ReplayError::Completed);
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
-        task.earlier_turns = task.counts.turns;
         let Counts { turns, told, .. } = std::mem::take(&mut task.counts);
-        task.counts = Counts { turns, told, ..Counts::default() };
+        task.counts = Counts { turns, earlier_turns: turns, told, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
 
     fn empty(start: Start, settings: Settings) -> Self {
+        let past = Past::new(charge::fixed_bytes(&settings));
         Self {
             checker: Checker::new(settings.tools.clone()).with_repairs(settings.repairs),
             settings,
             start,
-            history: Vec::new(),
+            past,
             draft: Draft::default(),
             phase: Phase::Paused,
             turn: None,
             counts: Counts::default(),
             totals: Totals::default(),
+            listed: Listed::default(),
             question: None,
-            earlier_turns: 0,
             stop: None,
         }
     }
@@ -249,7 +265,7 @@ impl Task {
 
     /// The history so far; every call in it has its one result.
     pub fn history(&self) -> &[Message] {
-        &self.history
+        self.past.messages()
     }
 
     /// Tokens and money so far, those before a resume included.
@@ -259,7 +275,7 @@ impl Task {
 
     /// Answers so far, counted since the task was begun or resumed.
     pub fn turns(&self) -> u32 {
-        self.counts.turns.saturating_sub(self.earlier_turns)
+        self.counts.turns.saturating_sub(self.counts.earlier_turns)
     }
 
     /// The call of that id, while its turn is open: the tool's name and its arguments.
@@ -267,12 +283,16 @@ impl Task {
         self.turn.as_ref().and_then(|turn| turn.call(id))
     }
 
-    /// What to ask the model now.
+    /// What to ask the model now. The history is shared, not copied: whoever drops the request before the next step spares the
+    /// task a copy.
     pub fn request(&self) -> Request {
+        if let Phase::Summarising(why) = self.phase {
+            return self.summary_request(why);
+        }
         Request {
             model: self.settings.model.clone(),
-            system: self.settings.system.clone(),
-            messages: self.history.clone(),
+            system: self.system(),
+            messages: self.past.shared(),
             tools: self.settings.tools.clone(),
             protocol: self.start.protocol.clone(),
             max_output: self.settings.max_output,
@@ -290,7 +310,12 @@ impl Task {
                 self.keep(Record::Said { by: Speaker::User, text }, &mut effects);
                 self.begin(&mut effects);
             }
-            (Phase::Asking, Input::Event(event)) => self.draft.event(event),
+            (Phase::Paused, Input::Compact(by)) => self.compact_by_hand(by, &mut effects),
+            (Phase::Paused, Input::Restore) => self.restore(&mut effects),
+            (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
+                self.summarised(why, input, &mut effects);
+            }
+            (Phase::Asking | Phase::Summarising(_), Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
             (Phase::Acting, Input::Weighed(call, access, bound)) => self.weighed(&call, &access, bound, &mut effects),
@@ -311,6 +336,7 @@ impl Task {
             Record::Said { by, text } => {
                 if *by == Speaker::User {
                     (self.counts.mistakes, self.counts.without_call) = (0, 0);
+                    self.past.view.words.push(text.clone());
                 }
                 self.hear(text);
             }
@@ -319,6 +345,7 @@ impl Task {
                 self.counts.failures = 0;
                 self.note_mistakes(answered);
                 self.take_charge(Charge::of(answered));
+                self.note_filling(answered);
                 self.stop = answered.stop;
                 self.draft = Draft::default();
                 match Turn::open(answered) {
@@ -328,7 +355,7 @@ impl Task {
                     }
                     None => {
                         self.counts.without_call = self.counts.without_call.saturating_add(1);
-                        self.push(Role::Assistant, answered.parts.clone());
+                        self.past.push(Role::Assistant, answered.parts.clone());
                     }
                 }
             }
@@ -349,6 +376,7 @@ impl Task {
                 }
             }
             Record::Result(result) => self.take_result(result),
+            Record::Context(shift) => self.take_shift(shift),
             Record::Ended { .. } => self.phase = Phase::Over,
         }
     }
@@ -367,16 +395,20 @@ impl Task {
             }
             _ => self.counts.mistakes = self.counts.mistakes.saturating_add(1),
         }
+        if let Some(call) = self.call(&result.id).cloned() {
+            self.note_list(&call, result);
+        }
         let Some(turn) = &mut self.turn else { return };
         turn.finish(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
             self.counts.mistakes = 0;
         }
-        if let Some((parts, answers)) = turn.close() {
+        if let Some((parts, mut answers)) = turn.close() {
             self.turn = None;
-            self.push(Role::Assistant, parts);
-            self.push(Role::User, answers);
+            answers.extend(self.list_again().map(Part::text));
+            self.past.push(Role::Assistant, parts);
+            self.past.push(Role::User, answers);
         }
     }
 
@@ -386,16 +418,7 @@ impl Task {
         if let Some(turn) = &mut self.turn {
             return turn.hear(text);
         }
-        match self.history.last_mut() {
-            Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
-            _ => self.history.push(Message::user(text)),
-        }
-    }
-
-    fn push(&mut self, role: Role, parts: Vec<Part>) {
-        if !parts.is_empty() {
-            self.history.push(Message { role, parts });
-        }
+        self.past.hear(text);
     }
 
     /// Applies a record and has it kept.
@@ -406,14 +429,13 @@ impl Task {
 
     fn begin(&mut self, effects: &mut Vec<Effect>) {
         self.phase = Phase::Acting;
+        let waits = self.history().last().is_some_and(|message| message.role == Role::User);
+        self.tell_context(effects);
         if self.turn.is_some() {
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance(effects);
         }
-        match self.history.last() {
-            Some(message) if message.role == Role::User => self.ask(effects),
-            _ => self.without_call(None, effects),
-        }
+        if waits { self.ask(effects) } else { self.without_call(None, effects) }
     }
 
     /// Asks the model, unless a limit says otherwise.
@@ -424,6 +446,9 @@ impl Task {
         }
         if let Some(message) = self.cost_limit() {
             return self.end(Outcome::Limit, &message, effects);
+        }
+        if self.make_room(effects) {
+            return;
         }
         self.phase = Phase::Asking;
         effects.push(Effect::Ask);
@@ -440,24 +465,6 @@ impl Task {
             return self.without_call(feedback, effects);
         }
         self.advance(effects);
-    }
-
-    /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
-    fn failed(&mut self, error: &ModelError, effects: &mut Vec<Effect>) {
-        // What failed before its answer began has been repeated by the model itself, with pauses.
-        let began = self.draft != Draft::default();
-        // Nobody pays for a request that was refused; what broke off has been paid for as far as it came.
-        let Charge { usage, estimate, cost } = if began { self.charge(&self.draft) } else { Charge::default() };
-        let failed = Failed { error: error.kind, message: error.message.clone(), usage, estimate, cost };
-        self.keep(Record::Failed(failed), effects);
-        if began && error.kind.is_transient() && self.counts.failures <= self.settings.limits.retries {
-            return self.ask(effects);
-        }
-        let outcome = match error.kind {
-            ModelErrorKind::Key | ModelErrorKind::UnknownModel | ModelErrorKind::Cassette => Outcome::Misconfigured,
-            _ => Outcome::ProviderFailed,
-        };
-        self.end(outcome, &error.message, effects);
     }
 
     /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.

@@ -57,6 +57,7 @@ pub mod dialect;
 mod draft;
 mod event;
 mod fault;
+mod history;
 pub mod json;
 mod lanes;
 mod message;
@@ -72,6 +73,7 @@ pub use cost::{BYTES_PER_TOKEN, Cost, Dollars, DollarsError, Prices};
 pub use draft::{Draft, DraftArgument, DraftCall, DraftPart, DraftState};
 pub use event::{ArgForm, Certainty, Cut, Event, Mark, MarkRole, Sink, StopReason, Usage};
 pub use fault::{Fault, FaultKind, Origin, Place, Severity, Span};
+pub use history::History;
 pub use message::{Call, CallId, CallResult, Ending, Image, Message, Opaque, Part, Role};
 pub use model::{
     Answer, Cache, Effort, Format, Model, ModelError, ModelErrorKind, Parallel, Protocol, Request, Sampling, Server,

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::Sink;
-use crate::message::{Message, Opaque};
+use crate::history::History;
+use crate::message::Opaque;
 use crate::tool::{ToolSet, ToolSpec};
 
 /// How calls are asked for. Resolved once when a task starts, then locked for the task.
@@ -57,7 +58,7 @@ pub struct Request {
     /// The system prompt, without any teaching of tools: the protocol adds that.
     pub system: String,
     /// The history.
-    pub messages: Vec<Message>,
+    pub messages: History,
     /// The tools on offer.
     pub tools: ToolSet,
     /// Servers whose tools are reached through other tools; prompted protocols describe them.

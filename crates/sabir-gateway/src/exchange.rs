@@ -70,7 +70,7 @@ impl Exchange {
         if let Protocol::Prompted(name) = &request.protocol
             && let Some(dialect) = dialect(name)
         {
-            let prompt = render_request(&Request { messages: Vec::new(), ..request.clone() }, dialect).system;
+            let prompt = render_request(&Request { messages: Vec::new().into(), ..request.clone() }, dialect).system;
             // Without tools there is nothing to teach.
             if prompt != request.system.trim_end() {
                 self.ledger.note(Note::Taught { dialect: name, prompt: &prompt });

@@ -53,7 +53,7 @@ mod tests {
             Part::Result(CallResult { id, name, ending: Ending::Done, content, images })
         };
         let request = |parts: Vec<Part>| Request {
-            messages: vec![Message { role: Role::User, parts }, Message::assistant("yes")],
+            messages: vec![Message { role: Role::User, parts }, Message::assistant("yes")].into(),
             ..Request::default()
         };
         let told = "[A picture (image/png) was left out: you cannot read pictures.]";

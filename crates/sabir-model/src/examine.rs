@@ -249,7 +249,7 @@ impl<'a> Examiner<'a> {
             Message { role: Role::Assistant, parts: vec![Part::Call(call)] },
             Message { role: Role::User, parts: vec![Part::Result(result)] },
         ];
-        match self.ask(Request { tools: tools(), messages, ..Request::default() }).await {
+        match self.ask(Request { tools: tools(), messages: messages.into(), ..Request::default() }).await {
             Err(error) => self.find("results", Verdict::No, error.message),
             Ok((heard, _)) if heard.draft.text().contains("7341") => {
                 self.find("results", Verdict::Yes, "the model read the result of a call");
@@ -301,7 +301,7 @@ impl<'a> Examiner<'a> {
 }
 
 fn user(words: &str) -> Request {
-    Request { messages: vec![Message::user(words)], ..Request::default() }
+    Request { messages: vec![Message::user(words)].into(), ..Request::default() }
 }
 
 fn tools() -> ToolSet {

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn tokens_grow_with_the_bytes() {
-        let request = |text: &str| Request { messages: vec![Message::user(text)], ..Request::default() };
+        let request = |text: &str| Request { messages: vec![Message::user(text)].into(), ..Request::default() };
         assert_eq!(tokens(&Request::default()), 0);
         assert_eq!(tokens(&request(&"x".repeat(400))), 400_u64.div_ceil(BYTES_PER_TOKEN));
         assert_eq!(counted(&request(""))["input_tokens"], 0);

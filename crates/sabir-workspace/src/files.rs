@@ -23,6 +23,7 @@ use crate::sandbox::masks;
 use crate::trust::Trust;
 
 mod attributes;
+mod beginning;
 mod change;
 mod ignored;
 mod list;

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
 
-use sabir_agent::{Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
+use sabir_agent::{Context, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
 use sabir_call::{CallId, Dollars, Prices};
 use sabir_model::{Cassette, HttpModel, Player, Recorder, Renewal, Renewing, Secret};
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,9 @@ pub(crate) struct Told {
     pub(crate) renews: bool,
     #[serde(default)]
     pub(crate) repairs_off: Vec<String>,
+    /// What it was told of its place, and the room there was.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub(crate) context: Context,
     /// Of a resumed task: what had happened before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) records: Vec<Record>,
@@ -65,6 +68,10 @@ pub(crate) struct Taped<'a> {
 
 /// Keeps nothing: a replay can be had again at any time.
 pub(crate) struct Nowhere;
+
+fn is_usual(context: &Context) -> bool {
+    *context == Context::default()
+}
 
 /// Reads a cassette.
 pub(crate) fn read(path: &Path) -> Result<(Cassette, Told), Failure> {

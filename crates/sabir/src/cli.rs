@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub(crate) use context::ContextArguments;
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
 pub(crate) use gateway::{GatewayArguments, LogForm};
 pub(crate) use limits::{
@@ -14,6 +15,7 @@ pub(crate) use limits::{
 
 use crate::exit::Failure;
 
+mod context;
 mod files;
 mod gateway;
 mod limits;
@@ -54,6 +56,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// Show what fills a task's context; compact it, or go back on that. `docs/context.md` says how.
+    Context(ContextArguments),
     /// List the tasks, the newest first.
     Tasks {
         /// How to print them.
@@ -424,6 +428,7 @@ impl Cli {
                 return arguments.rules.config.as_deref();
             }
             Some(Command::Modes(arguments)) => return arguments.config.as_deref(),
+            Some(Command::Context(arguments)) => return arguments.config.as_deref(),
             Some(Command::Policy { command: PolicyCommand::Simulate(arguments) }) => {
                 return arguments.rules.config.as_deref();
             }

@@ -13,6 +13,10 @@
 //! sandbox = "best"                  # as --sandbox
 //! network = false                   # true: as --network
 //! max_turns = 100
+//! context_window = 128000           # tokens; without it the model's catalogue says it, if it does
+//! compact_at = 80                   # how full the context may get before it is compacted, in percent
+//! instructions = true               # false: no AGENTS.md and its like is told to models
+//! place = true                      # false: nor the date, the branch and what lies in the folder
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
 //! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
@@ -96,13 +100,17 @@ pub(crate) struct Config {
     own: OwnKeys,
 }
 
-/// When to stop.
+/// When to stop, and what may fill the context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct LimitKeys {
     pub(crate) max_turns: Option<u32>,
     pub(crate) max_cost: Option<Dollars>,
     ask_timeout: Option<String>,
+    pub(crate) context_window: Option<u64>,
+    pub(crate) compact_at: Option<u8>,
+    pub(crate) instructions: Option<bool>,
+    pub(crate) place: Option<bool>,
 }
 
 /// Providers, models and dialects of the user's own.
@@ -173,6 +181,9 @@ impl Config {
         }
         if let Some(level) = &config.sandbox {
             level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
+        }
+        if config.limits.compact_at.is_some_and(|percent| !(10..=95).contains(&percent)) {
+            return Err(wrong("compact_at: give a percentage of the context from 10 to 95".to_owned()));
         }
         let at = |Wrong { keys, why }: Wrong| {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();

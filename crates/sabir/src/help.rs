@@ -1,6 +1,7 @@
 //! `help`: a command, a dialect, a tool, what `lint` finds, or one of the documents.
 
 use clap::CommandFactory;
+use sabir_agent::control;
 use sabir_call::nearest;
 use sabir_check::lint::LINTS;
 
@@ -44,14 +45,14 @@ pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
 
 /// The built-in tools, with what a model reads of each.
 fn tools() -> String {
-    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs());
+    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs()).chain(control::specs());
     let mut text: String = known.map(|spec| format!("{}\n    {}\n", spec.name, spec.description)).collect();
     text.push_str("`sabir help tool NAME` says what one does, and the exact words of its results.\n");
     text
 }
 
 fn tool(name: &str) -> Result<&'static str, Failure> {
-    let manuals = sabir_tools::manuals();
+    let manuals: Vec<_> = sabir_tools::manuals().into_iter().chain(control::manuals()).collect();
     if let Some((_, manual)) = manuals.iter().find(|(known, _)| *known == name) {
         return Ok(manual);
     }

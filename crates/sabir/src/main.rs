@@ -6,6 +6,7 @@ mod argument;
 mod cassette;
 mod cli;
 mod config;
+mod context;
 mod crash;
 mod dialects;
 mod doctor;
@@ -16,6 +17,7 @@ mod folded;
 mod gateway;
 mod help;
 mod history;
+mod instructions;
 mod journal;
 mod kept;
 mod keys;
@@ -85,6 +87,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Resume(arguments)) => run::resume(arguments),
         Some(Command::Log { task, output }) => journal::log(task, *output),
+        Some(Command::Context(arguments)) => context::context(arguments),
         Some(Command::Tasks { output }) => journal::tasks(*output),
         Some(Command::Checkpoints(arguments)) => history::checkpoints(arguments),
         Some(Command::Diff(arguments)) => history::diff(arguments),

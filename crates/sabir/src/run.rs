@@ -120,6 +120,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output));
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
+    let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, (output, tape), patience)
@@ -196,6 +197,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     } else {
         (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
     };
+    let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
     watch(&bench, &mut open, &model, (output, tape), patience)
 }

@@ -3,15 +3,20 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use sabir_agent::{Failed, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::control::{self, TodoState, Todos};
+use sabir_agent::{Failed, Moment, Question, Record, Reply, Shift, TaskEvent, User};
 use sabir_call::redact::Redactor;
 use sabir_call::{Call, CallId, Ending, Event, ModelErrorKind, Part};
 use serde_json::Value;
 
 use crate::argument::Preview;
+use crate::context;
 use crate::folded::Folded;
 use crate::print;
 use crate::sanitizer::Sanitizer;
+
+/// How full a context is when it is worth a word, in percent.
+const FULL: u64 = 60;
 
 /// Nobody watches.
 pub(crate) struct Silent;
@@ -34,7 +39,11 @@ pub(crate) struct Painter {
     sanitizer: Sanitizer,
     /// The argument that is being written.
     argument: Option<Preview>,
+    /// Whether the call that is being written gives todos, which are shown once they are kept.
+    listing: bool,
     folded: Folded,
+    /// How full the context was when that was last said, in percent.
+    full: u64,
 }
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
@@ -80,9 +89,12 @@ impl Painter {
     fn moment(&mut self, moment: Moment<'_>) -> String {
         match moment {
             Moment::Delta(Event::Text { text }) => text.to_owned(),
-            Moment::Delta(Event::CallStart { name, .. }) => self.line(&format!("● {name} ")),
+            Moment::Delta(Event::CallStart { name, .. }) => {
+                self.listing = name == control::TODOS;
+                self.line(&format!("● {name} "))
+            }
             Moment::Delta(Event::ArgStart { name, .. }) => {
-                self.argument = Some(Preview::new(name));
+                self.argument = (!self.listing).then(|| Preview::new(name));
                 String::new()
             }
             Moment::Delta(Event::ArgDelta { text, .. }) => {
@@ -96,8 +108,19 @@ impl Painter {
                 let call = self.calls.iter().find(|known| known.id == *call);
                 if self.folded.hides(call, text) { String::new() } else { text.to_owned() }
             }
+            Moment::Asking { full: Some(full), .. } => self.filling(full),
+            Moment::Waiting { reason, milliseconds: 0 } => self.line(&format!("{reason}\n")),
             _ => String::new(),
         }
+    }
+
+    /// Said where it begins to matter, and then every few percent.
+    fn filling(&mut self, full: u64) -> String {
+        let says = full >= FULL && full >= self.full.saturating_add(5);
+        if says || full < self.full {
+            self.full = full;
+        }
+        if says { self.line(&format!("the context is {full} % full\n")) } else { String::new() }
     }
 
     fn record(&mut self, record: &Record) -> String {
@@ -110,6 +133,11 @@ impl Painter {
                 self.line(&format!("the answer broke off: {message}\n"))
             }
             Record::Failed(failed) => self.line(&format!("the model cannot be asked: {}\n", failed.message)),
+            Record::Context(Shift::Compacted(compacted)) => self.line(&format!("{}\n", context::words(compacted))),
+            Record::Context(Shift::Restored) => self.line("the last compaction was undone\n"),
+            Record::Context(Shift::Changed { told, .. }) => {
+                self.line(&format!("the model is told:\n{}\n", print::indented(told)))
+            }
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
             Record::Said { by: sabir_agent::Speaker::Sabir, text } => {
@@ -165,11 +193,27 @@ impl Painter {
             _ => String::new(),
         };
         let folded = self.folded.told(&result.id);
-        let text = format!("{folded}  {word} {} {subject}{reason}\n", result.name);
+        let todos = call.filter(|_| result.ending == Ending::Done).map(todos).unwrap_or_default();
+        let text = format!("{folded}  {word} {} {subject}{reason}\n{todos}", result.name);
         self.line(&text)
     }
 
     fn line(&self, text: &str) -> String {
         if self.inside { format!("\n{text}") } else { text.to_owned() }
     }
+}
+
+/// The todos that a call gave, a line each; nothing of any other call.
+fn todos(call: &Call) -> String {
+    let text = call.arguments.get("todos").and_then(Value::as_str).filter(|_| call.name == control::TODOS);
+    let todos = text.and_then(|text| Todos::read(text).ok()).unwrap_or_default();
+    let line = |todo: &control::Todo| {
+        let state = match todo.state {
+            TodoState::Open => "[ ]",
+            TodoState::Active => "[-]",
+            TodoState::Done => "[x]",
+        };
+        format!("    {}{state} {}\n", "  ".repeat(todo.depth), todo.text)
+    };
+    todos.items().iter().map(line).collect()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Mode, Outcome, Record, Registry, Rules, Settings, Start, Store,
-    Task, TaskId, Totals, User,
+    Attended, Cancel, Context, Driver, Instructions, Limits, Mode, Outcome, Record, Registry, Rules, Settings, Start,
+    Store, Task, TaskId, Totals, User,
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
@@ -24,7 +24,7 @@ use crate::dialects;
 use crate::exit::Failure;
 use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
-use crate::{modes, print, repairs, sandbox, trust};
+use crate::{instructions, modes, print, repairs, sandbox, trust};
 
 /// Everything that a task needs besides its records.
 pub(crate) struct Bench {
@@ -39,6 +39,8 @@ pub(crate) struct Bench {
     pub(crate) cancel: Cancel,
     /// What its tools work with.
     pub(crate) means: Means,
+    /// What else fills the model's context, and the room there is.
+    pub(crate) context: Context,
     /// What the model is told of its place.
     place: Place,
 }
@@ -120,8 +122,9 @@ impl Bench {
         let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
         let workspace = Arc::new(workspace);
         let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
+        let context = instructions::context(&workspace, config, rules.mode().map(|mode| mode.name.as_str()));
         let bench = Self::with(workspace, Means { keeper, sandbox, ..means }, rules, limits, None)?;
-        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, ..bench })
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, context, ..bench })
     }
 
     /// Sets what the model costs. A limit of cost can be kept only where that is known.
@@ -135,6 +138,8 @@ impl Bench {
             )));
         }
         self.prices = chosen.prices;
+        let known = || chosen.entry.as_ref().and_then(|entry| entry.context);
+        self.context.window = self.context.window.or_else(known);
         Ok(self)
     }
 
@@ -160,7 +165,8 @@ impl Bench {
         let edit_tool = kept_edit_tool(&told.start, options)?;
         let means = Means { edit_tool, jobs: passing_jobs(), keeper, sandbox };
         let bench = Self::with(workspace, means, rules, limits, Some(place))?;
-        Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, ..bench })
+        let context = told.context.clone();
+        Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, context, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
@@ -203,6 +209,7 @@ impl Bench {
             max_time: None,
             prices: Prices::default(),
             cancel: Cancel::default(),
+            context: Context::default(),
             means,
             place,
         })
@@ -237,6 +244,7 @@ impl Bench {
             prices: self.prices,
             renews: false,
             repairs_off: config.repairs_off.clone(),
+            context: self.context.clone(),
             records: Vec::new(),
             words: None,
         }
@@ -375,6 +383,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         mode: bench.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
+    let task = task.within(bench.context.clone());
     Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })
 }
 

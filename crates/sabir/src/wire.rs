@@ -176,7 +176,7 @@ fn read_request(arguments: &EncodeArguments) -> Result<(Request, Vec<Note>), Fai
     let request = Request {
         model: neutral.model,
         system: neutral.system,
-        messages: neutral.messages,
+        messages: neutral.messages.into(),
         tools,
         servers: neutral.servers,
         choice: neutral.choice,

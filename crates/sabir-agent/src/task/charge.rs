@@ -3,14 +3,10 @@
 //! Prices are facts of the day. A record keeps the cost that was known when it was written; a replayed task adds up what its
 //! records say, and asks no price list of a later day.
 
-use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, Message, Part, Usage};
-use serde_json::{Map, Value};
+use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, ToolSpec, Usage};
 
-use super::Task;
-use crate::record::{Answered, Failed, Record};
-
-/// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
-const IMAGE_BYTES: usize = 4000;
+use super::{Settings, Task};
+use crate::record::{Answered, Compacted, Failed, Record, Shift};
 
 /// What all answers took together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +35,7 @@ impl Totals {
         match record {
             Record::Answered(answered) => self.add(Charge::of(answered)),
             Record::Failed(failed) => self.add(Charge::of_failed(failed)),
+            Record::Context(Shift::Compacted(compacted)) => self.add(Charge::of_compacted(compacted)),
             _ => {}
         }
     }
@@ -60,17 +57,27 @@ impl Charge {
     pub(super) fn of_failed(failed: &Failed) -> Self {
         Self { usage: failed.usage, estimate: failed.estimate, cost: failed.cost }
     }
+
+    /// What the record of a compaction tells.
+    pub(super) fn of_compacted(compacted: &Compacted) -> Self {
+        Self { usage: compacted.usage, estimate: compacted.estimate, cost: compacted.cost }
+    }
 }
 
 impl Task {
     /// What an answer took, whole or broken off. Must be asked before the answer enters the history.
     pub(super) fn charge(&self, draft: &Draft) -> Charge {
+        self.charge_of(draft, self.past.bytes())
+    }
+
+    /// What the answer to a request of so many bytes took.
+    pub(super) fn charge_of(&self, draft: &Draft, asked: usize) -> Charge {
         let usage = draft.usage;
         // Some servers count nothing and say so with a zero, which no request can have taken.
         let written = draft_bytes(draft);
         let counted = |count: Option<u64>, least: usize| count.is_some_and(|count| count > 0 || least == 0);
         let estimate = Usage {
-            input: (!counted(usage.input, 1)).then(|| tokens(self.request_bytes())),
+            input: (!counted(usage.input, 1)).then(|| tokens(asked)),
             output: (!counted(usage.output, written)).then(|| tokens(written)),
             ..Usage::default()
         };
@@ -93,37 +100,16 @@ impl Task {
         }
         (self.counts.spent.known >= limit).then(|| format!("the limit of {limit} was reached: {}", self.counts.spent))
     }
-
-    /// The bytes of the text of the next request, roughly.
-    fn request_bytes(&self) -> usize {
-        let tools = self.settings.tools.iter();
-        let tools: usize =
-            tools.map(|tool| tool.name.len() + tool.description.len() + Value::to_string(&tool.parameters).len()).sum();
-        let history: usize = self.history.iter().map(message_bytes).sum();
-        self.settings.system.len().saturating_add(tools).saturating_add(history)
-    }
 }
 
-fn tokens(bytes: usize) -> u64 {
+/// The bytes of what goes with every request: the instructions and the tools.
+pub(super) fn fixed_bytes(settings: &Settings) -> usize {
+    let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
+    settings.tools.iter().map(tool).fold(settings.system.len(), usize::saturating_add)
+}
+
+pub(super) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN)
-}
-
-fn message_bytes(message: &Message) -> usize {
-    let part = |part: &Part| match part {
-        Part::Text { text } | Part::Thought { text, .. } => text.len(),
-        Part::Image(_) => IMAGE_BYTES,
-        Part::Call(call) => call.name.len() + arguments_bytes(&call.arguments),
-        Part::Result(result) => result.content.len() + result.images.len() * IMAGE_BYTES,
-        _ => 0,
-    };
-    message.parts.iter().map(part).sum()
-}
-
-fn arguments_bytes(arguments: &Map<String, Value>) -> usize {
-    arguments
-        .iter()
-        .map(|(name, value)| name.len() + value.as_str().map_or_else(|| value.to_string().len(), str::len))
-        .sum()
 }
 
 fn draft_bytes(draft: &Draft) -> usize {

@@ -23,7 +23,14 @@ const REFUSED: &str = "the model, or its provider's filter, refused to answer";
 impl Task {
     /// Answers a control call, or asks the user about it. True: it has its result, and the turn goes on.
     pub(super) fn control(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
-        if call.name == control::FOLLOWUP { self.follow_up(call, effects) } else { self.complete(call, effects) }
+        match call.name.as_str() {
+            control::FOLLOWUP => self.follow_up(call, effects),
+            control::TODOS => {
+                self.list(call, effects);
+                true
+            }
+            _ => self.complete(call, effects),
+        }
     }
 
     fn complete(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {

@@ -17,7 +17,8 @@ impl Task {
         let Charge { usage, estimate, cost } = self.charge(&draft);
         let turn = self.counts.turns.saturating_add(1);
         let mut checked = self.checker.check_all(&draft);
-        let mut used = self.ids();
+        let mut used = HashSet::new();
+        let mut taken = |id: &CallId| self.past.has(id) || !used.insert(id.clone());
         let loose: Vec<_> = draft.faults.iter().filter(|fault| fault.call.is_none()).cloned().collect();
         let say = |checked: &[Checked], loose: &[_]| {
             let (protocol, tools) = (&self.start.protocol, self.checker.tools());
@@ -36,7 +37,7 @@ impl Task {
                 DraftPart::Call(call) => {
                     let Some(at) = checked.iter().position(|checked| checked.index == call.index) else { continue };
                     let checked = checked.swap_remove(at);
-                    let id = unique(call.id.as_deref(), turn, call.index, &mut used);
+                    let id = unique(call.id.as_deref(), turn, call.index, &mut taken);
                     let passed = checked.state == CallState::Complete;
                     let feedback = if passed { None } else { say(std::slice::from_ref(&checked), &[]) };
                     checks.push(Check {
@@ -80,23 +81,16 @@ impl Task {
         let loose = Told { tool: "", passed: false, faults: &answered.faults };
         self.counts.told.note(calls.chain([loose]));
     }
-
-    /// All ids of calls in the history.
-    fn ids(&self) -> HashSet<String> {
-        let calls = self.history.iter().flat_map(|message| message.calls());
-        calls.map(|call| call.id.as_str().to_owned()).collect()
-    }
 }
 
-/// The provider's id if it is new, else one of our own.
-fn unique(native: Option<&str>, turn: u32, index: u32, used: &mut HashSet<String>) -> CallId {
-    if let Some(id) = native.filter(|id| !id.is_empty() && !used.contains(*id)) {
-        used.insert(id.to_owned());
-        return CallId::new(id);
+/// The provider's id if it is new, else one of our own. `taken` says whether one is taken, and takes it.
+fn unique(native: Option<&str>, turn: u32, index: u32, taken: &mut dyn FnMut(&CallId) -> bool) -> CallId {
+    if let Some(id) = native.filter(|id| !id.is_empty()).map(CallId::new).filter(|id| !taken(id)) {
+        return id;
     }
-    let mut id = format!("call_{turn}_{index}");
-    while !used.insert(id.clone()) {
-        id.push('x');
+    let mut id = CallId::new(format!("call_{turn}_{index}"));
+    while taken(&id) {
+        id = CallId::new(format!("{id}x"));
     }
-    CallId::new(id)
+    id
 }

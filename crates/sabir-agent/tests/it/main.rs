@@ -10,9 +10,11 @@
 )]
 
 mod approval;
+mod context;
 mod costs;
 mod laws;
 mod machine;
 mod order;
 mod policy;
 mod story;
+mod todos;

@@ -70,7 +70,7 @@ fn request(asked: &Asked, order: &Order) -> Vec<u8> {
     let schema = json!({"type": "object", "properties": {ARGUMENT: {"type": "string"}}, "required": [ARGUMENT]});
     let request = Request {
         model: asked.model.clone(),
-        messages: vec![Message::user(order.words())],
+        messages: vec![Message::user(order.words())].into(),
         tools: ToolSet::new(vec![ToolSpec::new(TOOL, "Writes a file.", schema)]).unwrap(),
         max_output: Some(4096),
         ..Request::default()

@@ -28,7 +28,7 @@ fn tools() -> ToolSet {
 }
 
 fn native() -> Request {
-    Request { tools: tools(), messages: vec![Message::user("go")], ..Request::default() }
+    Request { tools: tools(), messages: vec![Message::user("go")].into(), ..Request::default() }
 }
 
 /// What came of the answers.

@@ -37,7 +37,7 @@ pub(crate) fn request(wire: Wire) -> Request {
     Request {
         model: format!("model-on-{wire}"),
         system: "Be brief.".into(),
-        messages: vec![Message::user("What is in a.rs?")],
+        messages: vec![Message::user("What is in a.rs?")].into(),
         tools: ToolSet::from_json(&tools.to_string()).unwrap(),
         ..Request::default()
     }

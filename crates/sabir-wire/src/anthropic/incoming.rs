@@ -91,7 +91,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: joined(instructions),
-        messages: history.messages,
+        messages: history.messages.into(),
         tools: tool_set(tools(&body.get("tools"), &mut wishes, &mut notes)?)?,
         choice: self::choice(&choice)?,
         parallel: if one { Parallel::One } else { Parallel::Many },

@@ -36,7 +36,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let one = more.get("tool_choice").get("disable_parallel_tool_use").is_true();
     let mut request = Request {
         system: system(&body.get("system"))?,
-        messages: history.messages,
+        messages: history.messages.into(),
         tools: tool_set(specs?.into_iter().flatten().collect())?,
         choice: choice(&tools.get("toolChoice"), &more.get("tool_choice"))?,
         parallel: if one { Parallel::One } else { Parallel::Many },

@@ -52,7 +52,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let mut request = Request {
         model: body.get("model").text_or_empty()?.to_owned(),
         system: system(&member(&body, "systemInstruction"))?,
-        messages: history.messages,
+        messages: history.messages.into(),
         tools: tool_set(tools(&body.get("tools"))?)?,
         choice: choice(&member(&member(&body, "toolConfig"), "functionCallingConfig"))?,
         max_output: member(&generation, "maxOutputTokens").count()?,

@@ -71,7 +71,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: system.join("\n\n"),
-        messages: history.messages,
+        messages: history.messages.into(),
         tools: tool_set(tools)?,
         max_output: if unlimited { None } else { limit.count()? },
         thinking: thinking(&body.get("think"))?,

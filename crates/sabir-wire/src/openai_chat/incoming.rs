@@ -100,7 +100,7 @@ pub(crate) fn decode(body: &Value) -> Result<Incoming, RequestError> {
     let mut request = Request {
         model: body.get("model").text()?.to_owned(),
         system: system.join("\n\n"),
-        messages: history.messages,
+        messages: history.messages.into(),
         tools: tool_set(tools)?,
         choice,
         parallel: if one { Parallel::One } else { Parallel::Many },

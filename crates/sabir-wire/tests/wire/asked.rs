@@ -21,7 +21,7 @@ fn a_request_says_what_the_wire_insists_on() {
     ];
     let mut request = Request {
         model: "gpt-5".into(),
-        messages: vec![Message { role: Role::Assistant, parts }],
+        messages: vec![Message { role: Role::Assistant, parts }].into(),
         tools: ToolSet::new(vec![ToolSpec::new("f", "does f", json!({}))]).unwrap(),
         thinking: Thinking::Effort(Effort::Low),
         ..Request::default()

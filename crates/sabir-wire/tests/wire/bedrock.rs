@@ -120,7 +120,7 @@ fn redacted_reasoning_goes_back_as_it_came() {
     assert_eq!(hidden.data, json!({"reasoningContent": {"redactedContent": "aGlobw=="}}));
     assert_eq!(merged.draft.faults.len(), 1);
     let message = Message { role: sabir_call::Role::Assistant, parts: vec![Part::Opaque(hidden.clone())] };
-    let request = Request { messages: vec![message], ..Request::default() };
+    let request = Request { messages: vec![message].into(), ..Request::default() };
     assert_eq!(Wire::Bedrock.encode_request(&request, &Form::default())["messages"][0]["content"][0], hidden.data);
 }
 
@@ -349,7 +349,7 @@ fn whole_answers_are_read() {
 
 fn request(model: &str) -> Request {
     let tools = ToolSet::new(vec![ToolSpec::new("f", "", json!({}))]).unwrap();
-    Request { model: model.into(), messages: vec![Message::user("x")], tools, ..Request::default() }
+    Request { model: model.into(), messages: vec![Message::user("x")].into(), tools, ..Request::default() }
 }
 
 const CLAUDE: &str = "eu.anthropic.claude-sonnet-4-6";

@@ -97,7 +97,7 @@ fn parts(draft: &Draft) -> Vec<Part> {
 /// The parts of the content that a request sends for an answer of these parts.
 fn sent(parts: Vec<Part>, model: &str) -> Value {
     let messages = vec![Message { role: Role::Assistant, parts }];
-    let request = Request { model: model.into(), messages, ..Request::default() };
+    let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
     WIRE.encode_request(&request, &Form::default())["contents"][0]["parts"].clone()
 }
 

@@ -214,7 +214,7 @@ fn request(wire: Wire) -> impl Strategy<Value = Request> {
         let request = Request {
             model: model.into(),
             system: "Be brief.".into(),
-            messages,
+            messages: messages.into(),
             tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
             choice,
             parallel,
@@ -311,7 +311,7 @@ proptest! {
 
     #[test]
     fn budgets_come_back(tokens in 1024_u64..5000, room in 1_u64..5000) {
-        let mut request = Request { model: "m".into(), messages: vec![Message::user("hi")], ..Request::default() };
+        let mut request = Request { model: "m".into(), messages: vec![Message::user("hi")].into(), ..Request::default() };
         request.thinking = Thinking::Tokens(tokens);
         request.max_output = Some(tokens + room);
         check(Wire::Anthropic, &request);
@@ -384,7 +384,7 @@ pub(crate) fn history() -> Vec<Message> {
 
 #[test]
 fn anthropic_gets_what_it_insists_on() {
-    let request = Request { model: "m".into(), messages: history(), ..Request::default() };
+    let request = Request { model: "m".into(), messages: history().into(), ..Request::default() };
     let body = Wire::Anthropic.encode_request(&request, &Form::default());
     let messages = body["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 2, "one message for each role in turn: {body:#}");
@@ -407,7 +407,8 @@ fn anthropic_gets_what_it_insists_on() {
 fn cache_marks_stand_at_the_ends() {
     let check = |last: Part, marked: bool| {
         let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![Part::text("a"), last] }];
-        let request = Request { model: "m".into(), system: "Be brief.".into(), messages, ..Request::default() };
+        let request =
+            Request { model: "m".into(), system: "Be brief.".into(), messages: messages.into(), ..Request::default() };
         for cached in [false, true] {
             let body = Wire::Anthropic.encode_request(&request, &Form { cached, ..Form::default() });
             let mark = |block: &Value| block["cache_control"] == json!({"type": "ephemeral"});
@@ -440,7 +441,8 @@ fn a_model_cannot_begin_to_think_in_the_middle_of_its_calls() {
         let reply = Message { role: Role::User, parts: vec![reply] };
         let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }, reply];
         let thinking = Thinking::Tokens(2000);
-        let request = Request { model: "m".into(), messages, thinking, sampling: cool(), ..Request::default() };
+        let request =
+            Request { model: "m".into(), messages: messages.into(), thinking, sampling: cool(), ..Request::default() };
         let body = Wire::Anthropic.encode_request(&request, &Form::default());
         // It takes a temperature exactly when it does not think.
         assert_eq!(body["temperature"].is_null(), !body["thinking"].is_null(), "{body:#}");
@@ -482,7 +484,7 @@ fn wishes_are_read_as_hosts_write_them() {
 
 #[test]
 fn openai_chat_gets_what_it_insists_on() {
-    let request = Request { model: "m".into(), messages: history(), max_output: Some(9), ..Request::default() };
+    let request = Request { model: "m".into(), messages: history().into(), max_output: Some(9), ..Request::default() };
     let body = Wire::OpenAiChat.encode_request(&request, &Form { completion_limit: true, ..Form::default() });
     let messages = body["messages"].as_array().unwrap();
     let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();

@@ -128,7 +128,7 @@ fn requests_have_what_the_api_insists_on() {
     let request = Request {
         model: "m".into(),
         system: "Be brief.".into(),
-        messages: history(),
+        messages: history().into(),
         tools: ToolSet::new(vec![tool("f"), tool("g")]).unwrap(),
         max_output: Some(9),
         ..Request::default()

@@ -21,7 +21,7 @@ fn check(wire: Wire, model: &str, pointer: &str, expected: Value) {
         Message { role: Role::Assistant, parts: vec![call("a"), call("b")] },
         Message { role: Role::User, parts: vec![Part::text("go on"), result("a", "", 1), result("b", "two", 2)] },
     ];
-    let request = Request { model: model.into(), messages, ..Request::default() };
+    let request = Request { model: model.into(), messages: messages.into(), ..Request::default() };
     let body = wire.encode_request(&request, &Form::default());
     assert_eq!(body.pointer(pointer), Some(&expected), "{body:#}");
 }

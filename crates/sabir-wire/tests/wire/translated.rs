@@ -80,7 +80,7 @@ fn request() -> impl Strategy<Value = Request> {
             Request {
                 model: "anthropic.m".into(),
                 system: "Be brief.".into(),
-                messages: history(),
+                messages: history().into(),
                 tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
                 choice,
                 parallel,
@@ -160,7 +160,11 @@ proptest! {
 }
 
 fn shown(part: Part) -> Request {
-    Request { model: "m".into(), messages: vec![Message { role: Role::User, parts: vec![part] }], ..Request::default() }
+    Request {
+        model: "m".into(),
+        messages: vec![Message { role: Role::User, parts: vec![part] }].into(),
+        ..Request::default()
+    }
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn own_tool(wire: Wire, data: Value, with: bool, choice: ToolChoice) -> Request 
     let native = vec![Opaque { wire: wire.name().into(), data }];
     Request {
         model: "m".into(),
-        messages: vec![Message::user("hi")],
+        messages: vec![Message::user("hi")].into(),
         tools: ToolSet::new(tools.into_iter().collect()).unwrap(),
         choice,
         wishes: Wishes { native, ..Wishes::default() },

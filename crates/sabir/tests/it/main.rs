@@ -13,6 +13,7 @@ mod approval;
 mod attacks;
 mod bad_input;
 mod config_cases;
+mod context;
 mod cuts;
 mod dialects;
 mod docs;

@@ -218,9 +218,11 @@ fn check(path: &Path, bless: bool) -> Vec<String> {
 
 #[test]
 fn specs_of_tools() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../sabir-tools/src/specs"));
+    let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let folders = ["sabir-tools/src/specs", "sabir-agent/src/control/specs"].map(|folder| crates.join(folder));
     let only = std::env::var("SABIR_SPEC").unwrap_or_default();
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files = |folder: &PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<PathBuf> = folders.iter().flat_map(files).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "md") && path.to_string_lossy().contains(&only));
     paths.sort();
     assert!(!paths.is_empty());

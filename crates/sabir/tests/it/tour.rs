@@ -35,6 +35,8 @@ const APPROVED: [&str; 2] = ["edits", "command=sh greet.sh Ada Grace && wc -l < 
 fn recorded() -> String {
     let world = World::new();
     world.write("greet.sh", "#!/bin/sh\n# Greets the people it is given.\necho \"Hello, $1!\"\n");
+    // Facts of the day would make every day's recording another one.
+    world.configure("place = false\n");
     let provider = world.provider(Script::new(REPLIES.map(|text| Reply::text(text).in_deltas(16))));
     let tape = world.home.path().join("tour.jsonl");
     let path = tape.display().to_string();

@@ -15,7 +15,7 @@ fn requests_have_what_the_api_insists_on() {
         json!({"$schema": "x", "type": "object", "properties": {"a": {"const": 1}}, "additionalProperties": false});
     let request = Request {
         model: "models/gemini-3-pro".into(),
-        messages: history(),
+        messages: history().into(),
         tools: ToolSet::new(vec![ToolSpec::new("f", "does f", schema)]).unwrap(),
         choice: ToolChoice::Tool("f".into()),
         ..Request::default()
@@ -44,7 +44,7 @@ fn requests_have_what_the_api_insists_on() {
     assert_eq!(contents[0]["parts"][1]["thoughtSignature"], "skip_thought_signature_validator");
     assert_eq!(contents[0]["parts"][2]["thoughtSignature"], Value::Null);
     for model in ["gemini-2.5-pro", "gemma-4"] {
-        let old = Request { model: model.into(), messages: history(), ..Request::default() };
+        let old = Request { model: model.into(), messages: history().into(), ..Request::default() };
         assert!(!WIRE.encode_request(&old, &Form::default()).to_string().contains("thoughtSignature"), "{model}");
     }
     let declared = &body["tools"][0]["functionDeclarations"][0];

@@ -1,0 +1,287 @@
+//! `update_todo_list`: the model's own checklist, kept as it was written.
+//!
+//! # Supported
+//! `[ ]` open, `[x]` or `[X]` done, `[-]` or `[~]` in progress, each with a text behind it; in front of the box a bullet (`-`, `*`,
+//! `+`) or a number (`1.`, `1)`), or nothing. Items nest by indentation. Blank lines and line endings of any kind.
+//!
+//! # Unsupported
+//! Headings, words without a box, items of more than one line: they are refused with their line, so that what is checked at
+//! completion is all that the list says.
+//!
+//! # Grammar as implemented
+//! ```text
+//! list = (blank | item)*
+//! item = (space | tab)* [bullet space+] "[" (" " | "x" | "X" | "-" | "~") "]" space+ text
+//! ```
+//! A tab counts as four columns. An item is one level deeper than the nearest item above it that is indented less.
+
+use std::fmt;
+
+use sabir_call::ToolSpec;
+use serde_json::json;
+
+use super::object;
+
+/// Replaces the list of todos.
+pub const TODOS: &str = "update_todo_list";
+
+/// Its Markdown.
+pub(super) const MANUAL: &str = include_str!("specs/update_todo_list.md");
+
+/// The most bytes of a list: it is repeated to the model in full.
+const MOST_BYTES: usize = 8 << 10;
+/// What a tab is taken for, in columns.
+const TAB: usize = 4;
+/// How much of a line that cannot be read is shown.
+const SHOWN_CHARS: usize = 80;
+
+/// How far a todo is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TodoState {
+    /// Not begun.
+    Open,
+    /// Begun.
+    Active,
+    /// Done.
+    Done,
+}
+
+/// One item of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Todo {
+    /// How far it is.
+    pub state: TodoState,
+    /// Its words.
+    pub text: String,
+    /// How deep it is nested; 0 for the outermost.
+    pub depth: usize,
+}
+
+/// A list, with the very text in which the model wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Todos {
+    text: String,
+    items: Vec<Todo>,
+}
+
+/// Why a text is no list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TodoError {
+    /// A line is no item.
+    #[error(
+        "Line {line} of the todos is no item: `{text}`. Write each todo on a line of its own behind a box: `[ ] not begun`, \
+         `[-] in progress`, `[x] done`. The list is as it was before"
+    )]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// The line, cut where it is long.
+        text: String,
+    },
+    /// A box without words.
+    #[error(
+        "Line {line} of the todos has a box and no words behind it. Say what is to be done. The list is as it was before"
+    )]
+    Empty {
+        /// Counted from 1.
+        line: usize,
+    },
+    /// More than is worth repeating.
+    #[error(
+        "The todos are {bytes} bytes long; at most {MOST_BYTES} are kept. Shorten them. The list is as it was before"
+    )]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+impl Todos {
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// The first line that is no item, in words for the model.
+    pub fn read(text: &str) -> Result<Self, TodoError> {
+        if text.len() > MOST_BYTES {
+            return Err(TodoError::TooLong { bytes: text.len() });
+        }
+        let mut items = Vec::new();
+        // The indentation of the items that the next one may stand under.
+        let mut above: Vec<usize> = Vec::new();
+        for (line, content) in (1..).zip(text.split('\n')) {
+            if content.trim().is_empty() {
+                continue;
+            }
+            let (column, item) = item(content, line)?;
+            while above.last().is_some_and(|indent| *indent >= column) {
+                above.pop();
+            }
+            items.push(Todo { depth: above.len(), ..item });
+            above.push(column);
+        }
+        Ok(Self { text: text.to_owned(), items })
+    }
+
+    /// The text, byte for byte as the model wrote it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The items, in their order.
+    pub fn items(&self) -> &[Todo] {
+        &self.items
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Those that are not done.
+    pub fn left(&self) -> impl Iterator<Item = &Todo> {
+        self.items.iter().filter(|todo| todo.state != TodoState::Done)
+    }
+}
+
+/// How many there are of each kind.
+impl fmt::Display for Todos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |state| self.items.iter().filter(|todo| todo.state == state).count();
+        let all = self.items.len();
+        write!(f, "{all} todo{}", if all == 1 { "" } else { "s" })?;
+        let (done, active, open) = (count(TodoState::Done), count(TodoState::Active), count(TodoState::Open));
+        if all > 0 { write!(f, ": {done} done, {active} in progress, {open} open") } else { Ok(()) }
+    }
+}
+
+/// The item of a line, with the column at which it begins.
+fn item(line: &str, number: usize) -> Result<(usize, Todo), TodoError> {
+    let bare = line.trim_start_matches([' ', '\t']);
+    let indent = line.get(..line.len() - bare.len()).unwrap_or_default();
+    let column = indent.chars().fold(0, |column, c| if c == '\t' { (column / TAB + 1) * TAB } else { column + 1 });
+    let no_item = || TodoError::Line { line: number, text: line.trim().chars().take(SHOWN_CHARS).collect() };
+    let mut rest = behind_bullet(bare).strip_prefix('[').ok_or_else(no_item)?.chars();
+    let state = match rest.next() {
+        Some(' ') => TodoState::Open,
+        Some('x' | 'X') => TodoState::Done,
+        Some('-' | '~') => TodoState::Active,
+        _ => return Err(no_item()),
+    };
+    let words = rest.as_str().strip_prefix(']').ok_or_else(no_item)?;
+    match words.trim() {
+        "" => Err(TodoError::Empty { line: number }),
+        text if words.starts_with([' ', '\t']) => Ok((column, Todo { state, text: text.to_owned(), depth: 0 })),
+        _ => Err(no_item()),
+    }
+}
+
+/// A line without its bullet or number, if it has one.
+fn behind_bullet(line: &str) -> &str {
+    let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let marks: &[char] = if digits.len() < line.len() { &['.', ')'] } else { &['-', '*', '+'] };
+    match digits.strip_prefix(marks) {
+        Some(rest) if rest.starts_with([' ', '\t']) => rest.trim_start_matches([' ', '\t']),
+        _ => line,
+    }
+}
+
+pub(super) fn spec() -> ToolSpec {
+    let mut spec = ToolSpec::new(
+        TODOS,
+        "Keep a checklist, where a task has several parts. Give the whole list each time; call it when an item begins or is done.",
+        json!({"type": "object", "required": ["todos"], "additionalProperties": false, "properties": {
+            "todos": {"type": "string", "description": "A line each: `[ ] open`, `[-] in progress`, `[x] done`; indent what is part of another."},
+        }}),
+    );
+    spec.examples.push(object(json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"})));
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The items as `depth state text`, or the error.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let found = match Todos::read(text) {
+            Err(error) => error.to_string(),
+            Ok(todos) => {
+                assert_eq!(todos.text(), text);
+                let one = |todo: &Todo| format!("{} {:?} {}", todo.depth, todo.state, todo.text);
+                todos.items().iter().map(one).collect::<Vec<_>>().join("\n")
+            }
+        };
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    #[test]
+    fn boxes_and_bullets() {
+        check("", "");
+        check(" \n\r\n", "");
+        check("[ ] a\n[x] b\n[X] c\n[-] d\n[~] e", "0 Open a\n0 Done b\n0 Done c\n0 Active d\n0 Active e");
+        check("- [ ] a\r\n* [x] b\r\n+ [-] c\r\n", "0 Open a\n0 Done b\n0 Active c");
+        check("1. [ ] a\n22) [x]  b ", "0 Open a\n0 Done b");
+        check("[ ] [x] in words", "0 Open [x] in words");
+        check("[ ] größer", "0 Open größer");
+    }
+
+    #[test]
+    fn items_nest_by_indentation() {
+        check(
+            "- [x] a\n  - [ ] b\n    - [-] c\n  - [ ] d\n- [ ] e",
+            "0 Done a\n1 Open b\n2 Active c\n1 Open d\n0 Open e",
+        );
+        check("[ ] a\n\t[ ] b\n    [ ] c", "0 Open a\n1 Open b\n1 Open c");
+        check("    [ ] a\n  [ ] b\n   [ ] c", "0 Open a\n0 Open b\n1 Open c");
+    }
+
+    #[test]
+    fn what_is_no_item_is_told_with_its_line() {
+        let advice = "Write each todo on a line of its own behind a box: `[ ] not begun`, `[-] in progress`, `[x] done`. The list \
+                      is as it was before";
+        for (text, line, shown) in [
+            ("# Plan\n[ ] a", 1, "# Plan"),
+            ("[ ] a\n\n  and more", 3, "and more"),
+            ("[] a", 1, "[] a"),
+            ("[y] a", 1, "[y] a"),
+            ("[x]a", 1, "[x]a"),
+            ("[ x] a", 1, "[ x] a"),
+            ("-[ ] a", 1, "-[ ] a"),
+            ("- a", 1, "- a"),
+        ] {
+            check(text, &format!("Line {line} of the todos is no item: `{shown}`. {advice}"));
+        }
+        check(
+            "[ ] a\n[x]  ",
+            "Line 2 of the todos has a box and no words behind it. Say what is to be done. The list is as it was before",
+        );
+        let long = format!("[ ] {}", "a".repeat(MOST_BYTES));
+        check(
+            &long,
+            "The todos are 8196 bytes long; at most 8192 are kept. Shorten them. The list is as it was before",
+        );
+    }
+
+    #[test]
+    fn a_list_counts_its_items() {
+        let count = |text: &str| Todos::read(text).unwrap().to_string();
+        assert_eq!(count("[x] a\n[ ] b\n[-] c\n[ ] d"), "4 todos: 1 done, 1 in progress, 2 open");
+        assert_eq!(count("[ ] a"), "1 todo: 0 done, 0 in progress, 1 open");
+        assert_eq!(count(""), "0 todos");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in "[-*+~xX \\[\\]\n\ta1.)é]{0,60}") {
+            if let Ok(todos) = Todos::read(&text) {
+                prop_assert_eq!(todos.text(), text.as_str());
+                let lines = text.split('\n').filter(|line| !line.trim().is_empty()).count();
+                prop_assert_eq!(todos.items().len(), lines);
+            }
+        }
+    }
+}

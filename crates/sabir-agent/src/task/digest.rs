@@ -1,0 +1,216 @@
+//! What can be said of messages without a model: which files were worked on, what the user said, and a line for each call.
+
+use std::collections::HashMap;
+
+use sabir_call::{Call, CallId, CallResult, Ending, Message, Part, Role};
+use serde_json::Value;
+
+use crate::context::fragment::beginning;
+use crate::context::summary::{CAP, ending_word};
+use crate::control;
+
+/// The most bytes of one of the user's later words, and of all of them.
+const WORDS: (usize, usize) = (8 * 1024, 32 * 1024);
+/// The most files of a kind that are named, the newest of them.
+const FILES: usize = 100;
+
+/// The files that these messages read and changed; empty where there are none.
+pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
+    let results = results(messages);
+    let (mut read, mut changed) = (Vec::new(), Vec::new());
+    for call in messages.iter().flat_map(Message::calls) {
+        let done = results.get(&call.id).is_some_and(|result| result.ending == Ending::Done);
+        let list = if readers.contains(&call.name) { &mut read } else { &mut changed };
+        for path in paths(call).into_iter().filter(|_| done) {
+            list.retain(|known| *known != path);
+            list.push(path);
+        }
+    }
+    let line = |what: &str, mut paths: Vec<String>| {
+        let left_out = paths.len().saturating_sub(FILES);
+        let more = if left_out > 0 { format!(" (and {left_out} before these)") } else { String::new() };
+        let named = paths.split_off(left_out).join(", ");
+        if named.is_empty() { String::new() } else { format!("{what}: {named}{more}\n") }
+    };
+    let lines = line("Looked at", read) + &line("Changed", changed);
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("Files so far; read again what you need, it may have changed since:\n{lines}")
+    }
+}
+
+/// What the user said after the first words, as far as the messages that stay do not say it; empty where that is nothing.
+pub(super) fn words(said: &[String], gone: &[Message], stays: &[Message]) -> String {
+    let stays = |words: &str| {
+        stays.iter().flat_map(|message| &message.parts).any(|part| matches!(part, Part::Text { text } if text == words))
+    };
+    let own = said.iter().filter(|words| !stays(words)).cloned();
+    let all: Vec<String> = answers(gone).into_iter().chain(own).collect();
+    let mut kept = Vec::new();
+    let mut room = WORDS.1;
+    for words in all.iter().rev() {
+        let short = beginning(words, WORDS.0.min(room));
+        if short.trim().is_empty() {
+            break;
+        }
+        room -= short.len();
+        kept.push(if short.len() < words.len() { format!("- {short} […]") } else { format!("- {short}") });
+    }
+    if kept.is_empty() {
+        return String::new();
+    }
+    let left_out = all.len() - kept.len();
+    kept.extend((left_out > 0).then(|| format!("[{left_out} earlier messages of the user are left out]")));
+    kept.reverse();
+    format!("What the user said later, in this order:\n{}", kept.join("\n"))
+}
+
+/// A line for each call and each remark, behind the lines of an earlier digest; the newest ones that fit.
+pub(super) fn lines(earlier: &str, messages: &[Message]) -> String {
+    let results = results(messages);
+    let mut text = String::new();
+    for part in messages.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts) {
+        match part {
+            Part::Text { text: words } if !words.trim().is_empty() => {
+                text.push_str(&format!("- said: {}\n", line(words, 200)));
+            }
+            Part::Call(call) => {
+                let outcome = results.get(&call.id).map_or_else(String::new, |result| {
+                    format!(": {}, {}", ending_word(result.ending), line(&result.content, 100))
+                });
+                text.push_str(&format!("- {} {}{outcome}\n", call.name, line(&subject(call), 120)));
+            }
+            _ => {}
+        }
+    }
+    let all = if earlier.trim().is_empty() { text } else { format!("{}\n{text}", earlier.trim_end()) };
+    let over = all.len().saturating_sub(CAP);
+    if over == 0 {
+        return all;
+    }
+    let from = all.get(all.ceil_char_boundary(over)..).unwrap_or_default();
+    format!("[what came first is left out]\n{}", from.split_once('\n').map_or("", |(_, rest)| rest))
+}
+
+/// What the user answered to questions of the model's.
+fn answers(messages: &[Message]) -> Vec<String> {
+    let calls = messages.iter().flat_map(Message::calls);
+    let calls: HashMap<&CallId, &Call> = calls.map(|call| (&call.id, call)).collect();
+    let said = messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::Result(result) if result.ending == Ending::Done => Some(result),
+        _ => None,
+    });
+    let asked = |result: &&CallResult| matches!(result.name.as_str(), control::FOLLOWUP | control::COMPLETION);
+    let words = |result: &CallResult| {
+        let question = calls.get(&result.id).map(|call| line(&subject(call), 300)).unwrap_or_default();
+        format!("(to `{question}`) {}", result.content)
+    };
+    said.filter(asked).map(words).collect()
+}
+
+fn results(messages: &[Message]) -> HashMap<&CallId, &CallResult> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let results = parts.filter_map(|part| match part {
+        Part::Result(result) => Some((&result.id, result)),
+        _ => None,
+    });
+    results.collect()
+}
+
+/// What a call is about: its path or command, else the first text among its arguments.
+fn subject(call: &Call) -> String {
+    let named =
+        ["path", "command", "regex", "url", "question", "result"].iter().find_map(|name| call.arguments.get(*name));
+    let text = named.and_then(Value::as_str).or_else(|| call.arguments.values().find_map(Value::as_str));
+    text.unwrap_or_default().to_owned()
+}
+
+/// The files that a call names.
+fn paths(call: &Call) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut paths: Vec<String> = call.arguments.get("path").and_then(text).into_iter().collect();
+    let more = call.arguments.get("more_paths").and_then(Value::as_array);
+    paths.extend(more.into_iter().flatten().filter_map(text));
+    let patch = call.arguments.values().filter_map(Value::as_str).flat_map(str::lines);
+    let named = patch.filter_map(|line| {
+        let rest = line.strip_prefix("*** ")?;
+        ["Add File: ", "Update File: ", "Delete File: "].iter().find_map(|word| rest.strip_prefix(word))
+    });
+    if call.name == "apply_patch" {
+        paths.extend(named.map(str::to_owned));
+    }
+    paths
+}
+
+/// The first line of a text, at most `cap` bytes of it.
+fn line(text: &str, cap: usize) -> String {
+    let first = text.trim().lines().next().unwrap_or_default();
+    let short = first.get(..first.floor_char_boundary(cap)).unwrap_or_default();
+    if short.len() < text.trim().len() { format!("{short} …") } else { short.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn(id: &str, name: &str, arguments: Value, ending: Ending, content: &str) -> [Message; 2] {
+        let id = CallId::new(id);
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let call = Call { id: id.clone(), name: name.to_owned(), arguments, dialect: None };
+        let (name, content) = (name.to_owned(), content.to_owned());
+        let result = CallResult { id, name, ending, content, images: Vec::new() };
+        [
+            Message { role: Role::Assistant, parts: vec![Part::Call(call)] },
+            Message { role: Role::User, parts: vec![Part::Result(result)] },
+        ]
+    }
+
+    fn messages() -> Vec<Message> {
+        let patch = "*** Begin Patch\n*** Update File: c.rs\n@@\n-a\n+b\n*** End Patch";
+        [
+            turn("1", "read_file", json!({"path": "a.rs", "more_paths": ["b.rs"]}), Ending::Done, "1 | x\n2 | y"),
+            turn("2", "apply_patch", json!({"patch": patch}), Ending::Done, "Applied."),
+            turn("3", "write_to_file", json!({"path": "d.rs", "content": "x"}), Ending::Denied, "The user said no."),
+            turn("4", "ask_followup_question", json!({"question": "Which?"}), Ending::Done, "The first."),
+            turn("5", "read_file", json!({"path": "a.rs"}), Ending::Done, "1 | x"),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn files_are_named_once_and_only_where_something_happened() {
+        let text = files(&messages(), &["read_file".to_owned()]);
+        assert!(text.ends_with("\nLooked at: b.rs, a.rs\nChanged: c.rs\n"), "{text}");
+        assert_eq!(files(&[Message::user("x")], &[]), "");
+    }
+
+    #[test]
+    fn the_users_words_are_kept_unless_they_stay() {
+        let check = |said: &[&str], stays: &[Message], expected: &str| {
+            let said: Vec<_> = said.iter().map(|text| (*text).to_owned()).collect();
+            let text = words(&said, &messages(), stays);
+            assert_eq!(text.split_once('\n').map_or("", |(_, rest)| rest), expected);
+        };
+        check(&["one", "two"], &[Message::user("two")], "- (to `Which?`) The first.\n- one");
+        let long = "x".repeat(9000);
+        let text = words(&vec![long; 9], &[], &[]);
+        assert!(
+            text.len() < WORDS.1 + 400 && text.contains("[4 earlier messages of the user are left out]"),
+            "{}",
+            text.len()
+        );
+    }
+
+    #[test]
+    fn a_digest_has_a_line_for_each_call_and_forgets_what_is_oldest() {
+        let text = lines("", &messages());
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.starts_with("- read_file a.rs: done, 1 | x …\n"), "{text}");
+        assert!(text.contains("- write_to_file d.rs: denied, The user said no.\n"), "{text}");
+        let again = lines(&"- old\n".repeat(10_000), &messages());
+        assert!(again.len() <= CAP + 40 && again.starts_with("[what came first") && again.ends_with("1 | x\n"));
+    }
+}

@@ -1,0 +1,61 @@
+//! The todo list in the machine: the newest one that a call gave, when the model is told of it again, and what is left of it.
+//!
+//! A list needs no record of its own: a result of `update_todo_list` that is `done` makes the arguments of its call the list. The model
+//! finds it where it wrote it, in the history, which only grows so that providers can cache it; when the list has been out of sight
+//! for some turns, it follows the results of a turn once more.
+
+use sabir_call::{Call, CallResult, Ending};
+use serde_json::Value;
+
+use crate::control::{self, Todos};
+
+use super::{Effect, Task};
+
+/// After so many turns a list that is not done is told again.
+const OUT_OF_SIGHT: u32 = 10;
+
+/// The list, with when the model has last seen it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Listed {
+    todos: Todos,
+    seen: u32,
+}
+
+impl Task {
+    /// The todos, as the model last gave them.
+    pub fn todos(&self) -> &Todos {
+        &self.listed.todos
+    }
+
+    /// Answers a call that gives a list.
+    pub(super) fn list(&mut self, call: &Call, effects: &mut Vec<Effect>) {
+        match Todos::read(given(call)) {
+            Ok(todos) => self.answer(call, Ending::Done, format!("Kept. {todos}."), effects),
+            Err(error) => self.answer(call, Ending::Failed, format!("{error}."), effects),
+        }
+    }
+
+    /// Takes over the list of a call that was answered so.
+    pub(super) fn note_list(&mut self, call: &Call, result: &CallResult) {
+        if result.name == control::TODOS
+            && result.ending == Ending::Done
+            && let Ok(todos) = Todos::read(given(call))
+        {
+            self.listed = Listed { todos, seen: self.counts.turns };
+        }
+    }
+
+    /// What the model is told of its list behind the results of a turn, if it is time.
+    pub(super) fn list_again(&mut self) -> Option<String> {
+        let turns = self.counts.turns;
+        let due = turns.saturating_sub(self.listed.seen) >= OUT_OF_SIGHT && self.todos().left().next().is_some();
+        due.then(|| {
+            self.listed.seen = turns;
+            format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", self.todos().text())
+        })
+    }
+}
+
+fn given(call: &Call) -> &str {
+    call.arguments.get("todos").and_then(Value::as_str).unwrap_or_default()
+}

@@ -12,8 +12,9 @@
 //! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
 //! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
-//! let (attended, prices) = (Attended::No, Default::default());
-//! let settings = Settings { system, model, tools, readers, rules, attended, limits, repairs, max_output: None, prices };
+//! let (attended, prices, completion) = (Attended::No, Default::default(), Default::default());
+//! let settings =
+//!     Settings { system, model, tools, readers, rules, attended, limits, completion, repairs, max_output: None, prices };
 //! let (mut task, started) = Task::new(start, settings.clone());
 //! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
 //!
@@ -47,5 +48,5 @@ pub use mode::{Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
-pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task, Totals};
+pub use task::{Attended, Conditions, Effect, Input, Limits, OpenTodos, ReplayError, Settings, Task, Totals};
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

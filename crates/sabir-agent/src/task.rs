@@ -11,6 +11,7 @@
 mod approval;
 pub(crate) mod calls;
 mod charge;
+mod check;
 mod completion;
 mod past;
 mod todos;
@@ -31,8 +32,10 @@ use crate::tool::{Access, ToolOutput};
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+pub use check::Conditions;
 use past::Past;
 use todos::Listed;
+pub use todos::OpenTodos;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -54,6 +57,8 @@ pub struct Settings {
     pub attended: Attended,
     /// When to stop.
     pub limits: Limits,
+    /// What must hold before a completion is accepted.
+    pub completion: Conditions,
     /// The slips that are set right instead of rejected.
     pub repairs: Repairs,
     /// The most tokens of one answer; `None`: the provider's default.
@@ -80,8 +85,12 @@ pub struct Limits {
     pub mistakes: u32,
     /// Replies without a call in a row that a headless task answers with a reminder.
     pub reminders: u32,
+    /// How often a completion is refused before the user is asked, or a headless task ends.
+    pub refusals: u32,
     /// How often a turn is asked again after its answer broke off.
     pub retries: u32,
+    /// The most tokens, read and written, as the provider reports them or as they are guessed, counted as the money is.
+    pub tokens: Option<u64>,
     /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
     /// asked, so the turn that reaches it is finished.
     pub cost: Option<Dollars>,
@@ -89,7 +98,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: None, mistakes: 6, reminders: 2, retries: 3, cost: None }
+        Self { turns: None, mistakes: 6, reminders: 2, refusals: 5, retries: 3, tokens: None, cost: None }
     }
 }
 
@@ -190,8 +199,11 @@ struct Counts {
     without_call: u32,
     failures: u32,
     denials: u32,
+    /// Completions that were understood and refused, since the user last said something.
+    refusals: u32,
     /// What was spent since the task was begun or resumed.
     spent: Cost,
+    tokens: u64,
     /// The mistakes that the model was told of.
     told: Repetition,
 }
@@ -316,7 +328,7 @@ impl Task {
             Record::Started(start) => self.hear(&start.prompt),
             Record::Said { by, text } => {
                 if *by == Speaker::User {
-                    (self.counts.mistakes, self.counts.without_call) = (0, 0);
+                    (self.counts.mistakes, self.counts.without_call, self.counts.refusals) = (0, 0, 0);
                 }
                 self.hear(text);
             }
@@ -357,6 +369,7 @@ impl Task {
     fn take_charge(&mut self, charge: Charge) {
         self.totals.add(charge);
         self.counts.spent += charge.cost;
+        self.counts.tokens = self.counts.tokens.saturating_add(charge.tokens());
     }
 
     fn take_result(&mut self, result: &CallResult) {
@@ -372,6 +385,9 @@ impl Task {
             self.note_list(&call, result);
         }
         let Some(turn) = &mut self.turn else { return };
+        if turn.refuses(result) {
+            self.counts.refusals = self.counts.refusals.saturating_add(1);
+        }
         turn.finish(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
@@ -418,7 +434,7 @@ impl Task {
             let message = format!("the limit of {} turns was reached", self.turns());
             return self.end(Outcome::Limit, &message, effects);
         }
-        if let Some(message) = self.cost_limit() {
+        if let Some(message) = self.token_limit().or_else(|| self.cost_limit()) {
             return self.end(Outcome::Limit, &message, effects);
         }
         self.phase = Phase::Asking;

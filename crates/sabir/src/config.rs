@@ -13,9 +13,14 @@
 //! sandbox = "best"                  # as --sandbox
 //! network = false                   # true: as --network
 //! max_turns = 100
+//! max_tokens = 2_000_000            # as --max-tokens
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
 //! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
+//!
+//! [completion]                      # what must hold before a task is completed
+//! check = "cargo test"              # as --check
+//! todos = true                      # as --require-todos
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
@@ -101,8 +106,18 @@ pub(crate) struct Config {
 #[serde(default)]
 pub(crate) struct LimitKeys {
     pub(crate) max_turns: Option<u32>,
+    pub(crate) max_tokens: Option<u64>,
     pub(crate) max_cost: Option<Dollars>,
-    ask_timeout: Option<String>,
+    pub(crate) ask_timeout: Option<String>,
+    pub(crate) completion: CompletionKeys,
+}
+
+/// What must hold before a task is completed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CompletionKeys {
+    pub(crate) check: Option<String>,
+    pub(crate) todos: Option<bool>,
 }
 
 /// Providers, models and dialects of the user's own.

@@ -10,6 +10,7 @@ mod crash;
 mod dialects;
 mod doctor;
 mod edit;
+mod ends;
 mod exit;
 mod explain;
 mod folded;

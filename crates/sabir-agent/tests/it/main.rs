@@ -10,6 +10,7 @@
 )]
 
 mod approval;
+mod completion;
 mod costs;
 mod laws;
 mod machine;

@@ -10,11 +10,12 @@
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
 //! let (task, protocol, edit_tool, mode) = (TaskId::new("t1"), Protocol::Native, None, None);
 //! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
-//! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
+//! let (system, model, tools) = (String::new(), "m".to_owned(), ToolSet::default());
+//! let (readers, pollers, max_output) = (Vec::new(), Vec::new(), None);
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
 //! let (attended, prices, completion) = (Attended::No, Default::default(), Default::default());
 //! let settings =
-//!     Settings { system, model, tools, readers, rules, attended, limits, completion, repairs, max_output: None, prices };
+//!     Settings { system, model, tools, readers, pollers, rules, attended, limits, completion, repairs, max_output, prices };
 //! let (mut task, started) = Task::new(start, settings.clone());
 //! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
 //!

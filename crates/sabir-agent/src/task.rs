@@ -13,13 +13,15 @@ pub(crate) mod calls;
 mod charge;
 mod check;
 mod completion;
+mod cycles;
+mod limits;
 mod past;
 mod todos;
 mod turn;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
-    Request, Role, Sink, StopReason, ToolSet,
+    CallId, CallResult, Cost, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices, Request, Role,
+    Sink, StopReason, ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
@@ -33,6 +35,8 @@ use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
 pub use check::Conditions;
+use cycles::Cycles;
+pub use limits::Limits;
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
@@ -51,6 +55,8 @@ pub struct Settings {
     pub tools: ToolSet,
     /// The names of the tools that only read.
     pub readers: Vec<String>,
+    /// The names of the tools that look whether something has happened, and may be called again and again.
+    pub pollers: Vec<String>,
     /// What is approved in advance.
     pub rules: Rules,
     /// Whether somebody can be asked.
@@ -74,32 +80,6 @@ pub enum Attended {
     Yes,
     /// Nobody is: asking means denying.
     No,
-}
-
-/// When to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The most turns; `None`: no limit.
-    pub turns: Option<u32>,
-    /// Mistakes in a row (a bad call, a failed or denied one) before the user is asked, or a headless task ends.
-    pub mistakes: u32,
-    /// Replies without a call in a row that a headless task answers with a reminder.
-    pub reminders: u32,
-    /// How often a completion is refused before the user is asked, or a headless task ends.
-    pub refusals: u32,
-    /// How often a turn is asked again after its answer broke off.
-    pub retries: u32,
-    /// The most tokens, read and written, as the provider reports them or as they are guessed, counted as the money is.
-    pub tokens: Option<u64>,
-    /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
-    /// asked, so the turn that reaches it is finished.
-    pub cost: Option<Dollars>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { turns: None, mistakes: 6, reminders: 2, refusals: 5, retries: 3, tokens: None, cost: None }
-    }
 }
 
 /// What the machine is told.
@@ -201,11 +181,21 @@ struct Counts {
     denials: u32,
     /// Completions that were understood and refused, since the user last said something.
     refusals: u32,
+    /// The same calls again and again, since the user last said something.
+    cycles: Cycles,
     /// What was spent since the task was begun or resumed.
     spent: Cost,
     tokens: u64,
     /// The mistakes that the model was told of.
     told: Repetition,
+}
+
+impl Counts {
+    /// The user's words begin a new count of what goes wrong.
+    fn hear_user(&mut self) {
+        (self.mistakes, self.without_call, self.refusals) = (0, 0, 0);
+        self.cycles = Cycles::default();
+    }
 }
 
 impl Task {
@@ -327,8 +317,9 @@ impl Task {
         match record {
             Record::Started(start) => self.hear(&start.prompt),
             Record::Said { by, text } => {
-                if *by == Speaker::User {
-                    (self.counts.mistakes, self.counts.without_call, self.counts.refusals) = (0, 0, 0);
+                match by {
+                    Speaker::User => self.counts.hear_user(),
+                    Speaker::Sabir => self.counts.cycles.note_told(),
                 }
                 self.hear(text);
             }
@@ -383,6 +374,7 @@ impl Task {
         }
         if let Some(call) = self.call(&result.id).cloned() {
             self.note_list(&call, result);
+            self.note_cycle(&call, result);
         }
         let Some(turn) = &mut self.turn else { return };
         if turn.refuses(result) {

@@ -222,6 +222,7 @@ impl Bench {
             model: model.to_owned(),
             tools: self.registry.set().clone(),
             readers: self.registry.readers(),
+            pollers: self.registry.pollers(),
             rules: self.rules.clone(),
             attended,
             limits: self.limits,

@@ -222,6 +222,7 @@ impl Task {
         if let Some(reason) = self.stuck() {
             return self.stop_here(reason, effects);
         }
+        self.tell_cycle(effects);
         self.ask(effects);
     }
 

@@ -7,6 +7,7 @@ use crate::control;
 use crate::event::{Question, Reply};
 use crate::record::{Outcome, Record, Speaker};
 
+use super::cycles::Cycle;
 use super::{Attended, Effect, INTERRUPTED, Task};
 
 /// What a headless task says to a reply without a call.
@@ -136,7 +137,10 @@ impl Task {
         if counts.mistakes >= limits.mistakes {
             return Some(format!("{} calls in a row failed", counts.mistakes));
         }
-        (counts.refusals >= limits.refusals).then(|| format!("the completion was refused {} times", counts.refusals))
+        if counts.refusals >= limits.refusals {
+            return Some(format!("the completion was refused {} times", counts.refusals));
+        }
+        counts.cycles.going_on().filter(|cycle| cycle.times >= limits.cycles).map(Cycle::reason)
     }
 
     /// Asks the user what next, or ends a headless task.

@@ -27,6 +27,7 @@ pub(crate) fn settings(attended: Attended) -> Settings {
         model: "m".to_owned(),
         tools: tools(),
         readers: vec!["look".to_owned()],
+        pollers: Vec::new(),
         rules,
         attended,
         limits: Limits::default(),

@@ -12,6 +12,7 @@
 mod approval;
 mod completion;
 mod costs;
+mod cycles;
 mod laws;
 mod machine;
 mod order;

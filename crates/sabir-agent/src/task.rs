@@ -16,6 +16,8 @@ mod completion;
 mod cycles;
 mod limits;
 mod past;
+#[cfg(test)]
+mod tests;
 mod todos;
 mod turn;
 
@@ -170,7 +172,7 @@ enum Phase {
 }
 
 /// Everything that is counted. All of it follows from the records.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Counts {
     turns: u32,
     /// Those before the task was resumed.

@@ -179,7 +179,9 @@ mod tests {
     fn what_is_new_is_progress_and_looking_is_no_repetition() {
         check("aab", None);
         check("?????", None);
-        check("a?a?a", Some((1, 3)));
+        // The first look is news.
+        check("a?a?a", Some((1, 2)));
+        check("?a?a?a", Some((1, 3)));
         check("a!a!a", None);
         check("aaa!", None);
     }

@@ -224,7 +224,7 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
         rules: rules.clone(),
         attended: Attended::No,
         completion: sabir_agent::Conditions::default(),
-        pollers: Vec::new(),
+        pollers: registry.pollers(),
         limits: Limits::default(),
         repairs: sabir_check::Repairs::all(),
         max_output: None,

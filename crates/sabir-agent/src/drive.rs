@@ -169,7 +169,7 @@ impl Driver<'_> {
     }
 
     fn weigh(&self, task: &mut Task, id: CallId) -> Vec<Effect> {
-        let weighed = task.call(&id).and_then(|call| {
+        let weighed = task.work(&id).and_then(|call| {
             let tool = self.registry.get(&call.name)?;
             // What it depends on is looked at first: what changes after that is noticed.
             let bound = tool.bound(&call.arguments);
@@ -195,7 +195,7 @@ impl Driver<'_> {
     fn start(&self, task: &Task, permit: Permit, tools: &mut Running, outputs: &mpsc::Sender<(CallId, String)>) {
         let id = permit.call.clone();
         let tool =
-            task.call(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
+            task.work(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
         let outputs = outputs.clone();
         tools.order.push_back(id.clone());
         tools.works.spawn(async move {

@@ -10,10 +10,12 @@
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
 //! let (task, protocol, edit_tool, mode) = (TaskId::new("t1"), Protocol::Native, None, None);
 //! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
-//! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
+//! let (system, model, tools) = (String::new(), "m".to_owned(), ToolSet::default());
+//! let (readers, pollers, max_output) = (Vec::new(), Vec::new(), None);
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
-//! let (attended, prices) = (Attended::No, Default::default());
-//! let settings = Settings { system, model, tools, readers, rules, attended, limits, repairs, max_output: None, prices };
+//! let (attended, prices, completion) = (Attended::No, Default::default(), Default::default());
+//! let settings =
+//!     Settings { system, model, tools, readers, pollers, rules, attended, limits, completion, repairs, max_output, prices };
 //! let (mut task, started) = Task::new(start, settings.clone());
 //! assert_eq!(task.step(Input::Begin), [Effect::Ask]);
 //!
@@ -50,5 +52,7 @@ pub use record::{
     Answered, Author, Check, Compacted, Failed, Judge, Outcome, Record, Shift, Speaker, Start, Store, StoreError,
     TaskId, Verdict, Why,
 };
-pub use task::{Attended, Effect, Filling, Input, Limits, Preview, ReplayError, Settings, Task, Totals};
+pub use task::{
+    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,
+};
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

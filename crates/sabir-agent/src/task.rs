@@ -11,18 +11,23 @@
 mod approval;
 pub(crate) mod calls;
 mod charge;
+mod check;
 mod compaction;
 mod completion;
+mod cycles;
 mod digest;
 mod failure;
+mod limits;
 mod past;
+#[cfg(test)]
+mod tests;
 mod todos;
 mod turn;
 mod view;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink,
-    StopReason, ToolSet,
+    CallId, CallResult, Cost, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink, StopReason,
+    ToolSet,
 };
 use sabir_check::{Checker, Repairs, Repetition};
 
@@ -35,9 +40,13 @@ use crate::tool::{Access, ToolOutput};
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+pub use check::Conditions;
 pub use compaction::{Filling, Preview};
+use cycles::Cycles;
+pub use limits::Limits;
 use past::Past;
 use todos::Listed;
+pub use todos::OpenTodos;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -53,12 +62,16 @@ pub struct Settings {
     pub tools: ToolSet,
     /// The names of the tools that only read.
     pub readers: Vec<String>,
+    /// The names of the tools that look whether something has happened, and may be called again and again.
+    pub pollers: Vec<String>,
     /// What is approved in advance.
     pub rules: Rules,
     /// Whether somebody can be asked.
     pub attended: Attended,
     /// When to stop.
     pub limits: Limits,
+    /// What must hold before a completion is accepted.
+    pub completion: Conditions,
     /// The slips that are set right instead of rejected.
     pub repairs: Repairs,
     /// The most tokens of one answer; `None`: the provider's default.
@@ -74,28 +87,6 @@ pub enum Attended {
     Yes,
     /// Nobody is: asking means denying.
     No,
-}
-
-/// When to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The most turns; `None`: no limit.
-    pub turns: Option<u32>,
-    /// Mistakes in a row (a bad call, a failed or denied one) before the user is asked, or a headless task ends.
-    pub mistakes: u32,
-    /// Replies without a call in a row that a headless task answers with a reminder.
-    pub reminders: u32,
-    /// How often a turn is asked again after its answer broke off.
-    pub retries: u32,
-    /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
-    /// asked, so the turn that reaches it is finished.
-    pub cost: Option<Dollars>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { turns: None, mistakes: 6, reminders: 2, retries: 3, cost: None }
-    }
 }
 
 /// What the machine is told.
@@ -192,7 +183,7 @@ enum Phase {
 }
 
 /// Everything that is counted. All of it follows from the records.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Counts {
     turns: u32,
     /// Those before the task was resumed.
@@ -201,10 +192,23 @@ struct Counts {
     without_call: u32,
     failures: u32,
     denials: u32,
+    /// Completions that were understood and refused, since the user last said something.
+    refusals: u32,
+    /// The same calls again and again, since the user last said something.
+    cycles: Cycles,
     /// What was spent since the task was begun or resumed.
     spent: Cost,
+    tokens: u64,
     /// The mistakes that the model was told of.
     told: Repetition,
+}
+
+impl Counts {
+    /// The user's words begin a new count of what goes wrong.
+    fn hear_user(&mut self) {
+        (self.mistakes, self.without_call, self.refusals) = (0, 0, 0);
+        self.cycles = Cycles::default();
+    }
 }
 
 impl Task {
@@ -334,9 +338,12 @@ impl Task {
         match record {
             Record::Started(start) => self.hear(&start.prompt),
             Record::Said { by, text } => {
-                if *by == Speaker::User {
-                    (self.counts.mistakes, self.counts.without_call) = (0, 0);
-                    self.past.view.words.push(text.clone());
+                match by {
+                    Speaker::User => {
+                        self.counts.hear_user();
+                        self.past.view.words.push(text.clone());
+                    }
+                    Speaker::Sabir => self.counts.cycles.note_told(),
                 }
                 self.hear(text);
             }
@@ -384,6 +391,7 @@ impl Task {
     fn take_charge(&mut self, charge: Charge) {
         self.totals.add(charge);
         self.counts.spent += charge.cost;
+        self.counts.tokens = self.counts.tokens.saturating_add(charge.tokens());
     }
 
     fn take_result(&mut self, result: &CallResult) {
@@ -397,8 +405,12 @@ impl Task {
         }
         if let Some(call) = self.call(&result.id).cloned() {
             self.note_list(&call, result);
+            self.note_cycle(&call, result);
         }
         let Some(turn) = &mut self.turn else { return };
+        if turn.refuses(result) {
+            self.counts.refusals = self.counts.refusals.saturating_add(1);
+        }
         turn.finish(result);
         // One good call among bad ones is no progress: only a turn without mistakes ends the count.
         if turn.is_clean() {
@@ -444,7 +456,7 @@ impl Task {
             let message = format!("the limit of {} turns was reached", self.turns());
             return self.end(Outcome::Limit, &message, effects);
         }
-        if let Some(message) = self.cost_limit() {
+        if let Some(message) = self.token_limit().or_else(|| self.cost_limit()) {
             return self.end(Outcome::Limit, &message, effects);
         }
         if self.make_room(effects) {

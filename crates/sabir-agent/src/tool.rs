@@ -105,6 +105,11 @@ pub trait Tool: Send + Sync {
     /// Whether it only reads: such calls of one turn run at the same time, all others in order.
     fn reads_only(&self) -> bool;
 
+    /// Whether it looks whether something has happened, so that the same call again and again is no mistake.
+    fn polls(&self) -> bool {
+        false
+    }
+
     /// What a call with these arguments would touch. May look at the file system, must not change it.
     fn access(&self, arguments: &Arguments) -> Access;
 
@@ -173,6 +178,11 @@ impl Registry {
     /// The names of the tools that only read.
     pub fn readers(&self) -> Vec<String> {
         self.tools.iter().filter(|(_, tool)| tool.reads_only()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of the tools that look whether something has happened.
+    pub fn pollers(&self) -> Vec<String> {
+        self.tools.iter().filter(|(_, tool)| tool.polls()).map(|(name, _)| name.clone()).collect()
     }
 
     /// The tool of that name; control calls are no tools.

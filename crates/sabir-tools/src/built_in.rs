@@ -27,6 +27,8 @@ pub(crate) trait BuiltIn: Send + Sync + Sized + 'static {
     const MANUAL: &'static str;
     /// Whether it only reads: such calls of one turn run at the same time.
     const READS_ONLY: bool;
+    /// Whether it looks whether something has happened.
+    const POLLS: bool = false;
 
     /// Arguments of a good call, shown to models. An object.
     fn example() -> Value;
@@ -81,6 +83,10 @@ impl<T: BuiltIn> Tool for Built<T> {
 
     fn reads_only(&self) -> bool {
         T::READS_ONLY
+    }
+
+    fn polls(&self) -> bool {
+        T::POLLS
     }
 
     fn access(&self, arguments: &Arguments) -> Access {

@@ -63,6 +63,7 @@ impl BuiltIn for ReadCommandOutput {
     const MANUAL: &'static str = include_str!("specs/read_command_output.md");
     /// It remembers what was shown, so that two at the same time would race for the next lines.
     const READS_ONLY: bool = false;
+    const POLLS: bool = true;
 
     fn example() -> Value {
         json!({"output": 1})

@@ -29,6 +29,11 @@ pub(crate) struct Told {
     /// The operating system, as the model was told.
     pub(crate) system: String,
     pub(crate) max_turns: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Whether todos had to be done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) require_todos: bool,
     #[serde(default)]
     pub(crate) max_cost: Option<Dollars>,
     /// What the model cost.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use context::ContextArguments;
+pub(crate) use ends::EndFlags;
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
 pub(crate) use gateway::{GatewayArguments, LogForm};
 pub(crate) use limits::{
@@ -16,6 +17,7 @@ pub(crate) use limits::{
 use crate::exit::Failure;
 
 mod context;
+mod ends;
 mod files;
 mod gateway;
 mod limits;
@@ -183,16 +185,8 @@ pub(crate) struct TaskOptions {
     /// Give commands the network. Without it a command that needs it is asked about.
     #[arg(long)]
     pub(crate) network: bool,
-    /// End the task after so many turns, counted from its start or its resume.
-    #[arg(long)]
-    pub(crate) max_turns: Option<u32>,
-    /// End the task when it has cost so many US dollars, counted from its start or its resume: `5`, `0.25`. The turn that
-    /// reaches the limit is finished. The model's prices must be known.
-    #[arg(long, value_name = "USD")]
-    pub(crate) max_cost: Option<String>,
-    /// End the task after so much time: `90`, `90s`, `15m`, `2h`.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) max_time: Option<String>,
+    #[command(flatten)]
+    pub(crate) ends: EndFlags,
     /// Take no checkpoints: what the task changes cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,

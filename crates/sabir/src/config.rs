@@ -13,6 +13,7 @@
 //! sandbox = "best"                  # as --sandbox
 //! network = false                   # true: as --network
 //! max_turns = 100
+//! max_tokens = 2_000_000            # as --max-tokens
 //! context_window = 128000           # tokens; without it the model's catalogue says it, if it does
 //! compact_at = 80                   # how full the context may get before it is compacted, in percent
 //! instructions = true               # false: no AGENTS.md and its like is told to models
@@ -20,6 +21,10 @@
 //! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
 //! checkpoints = true                # false: what a task changes cannot be undone
 //! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
+//!
+//! [completion]                      # what must hold before a task is completed
+//! check = "cargo test"              # as --check
+//! todos = true                      # as --require-todos
 //!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
@@ -105,12 +110,22 @@ pub(crate) struct Config {
 #[serde(default)]
 pub(crate) struct LimitKeys {
     pub(crate) max_turns: Option<u32>,
+    pub(crate) max_tokens: Option<u64>,
     pub(crate) max_cost: Option<Dollars>,
-    ask_timeout: Option<String>,
+    pub(crate) ask_timeout: Option<String>,
     pub(crate) context_window: Option<u64>,
     pub(crate) compact_at: Option<u8>,
     pub(crate) instructions: Option<bool>,
     pub(crate) place: Option<bool>,
+    pub(crate) completion: CompletionKeys,
+}
+
+/// What must hold before a task is completed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CompletionKeys {
+    pub(crate) check: Option<String>,
+    pub(crate) todos: Option<bool>,
 }
 
 /// Providers, models and dialects of the user's own.

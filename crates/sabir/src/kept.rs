@@ -187,6 +187,10 @@ impl Tool for Kept {
         self.tool.offered()
     }
 
+    fn polls(&self) -> bool {
+        self.tool.polls()
+    }
+
     fn access(&self, arguments: &Arguments) -> Access {
         let access = self.tool.access(arguments);
         let mut judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,6 +11,7 @@ mod crash;
 mod dialects;
 mod doctor;
 mod edit;
+mod ends;
 mod exit;
 mod explain;
 mod folded;

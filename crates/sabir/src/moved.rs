@@ -89,6 +89,10 @@ impl Tool for Moved {
         self.tool.reads_only()
     }
 
+    fn polls(&self) -> bool {
+        self.tool.polls()
+    }
+
     fn access(&self, arguments: &Arguments) -> Access {
         self.outward_access(self.tool.access(&self.inward(arguments)))
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Context, Driver, Instructions, Limits, Mode, Outcome, Record, Registry, Rules, Settings, Start,
-    Store, Task, TaskId, Totals, User,
+    Attended, Cancel, Conditions, Context, Driver, Instructions, Limits, Mode, OpenTodos, Outcome, Record, Registry,
+    Rules, Settings, Start, Store, Task, TaskId, Totals, User,
 };
 use sabir_call::dialect::dialect;
-use sabir_call::{Dollars, Model, Prices, Protocol, ToolSet};
+use sabir_call::{Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
 use sabir_model::resolve;
@@ -19,8 +19,9 @@ use tokio::runtime::Runtime;
 
 use crate::cassette::Told;
 use crate::cli::TaskOptions;
-use crate::config::{self, Chosen, Config};
+use crate::config::{self, Chosen, CompletionKeys, Config, LimitKeys};
 use crate::dialects;
+use crate::ends;
 use crate::exit::Failure;
 use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
@@ -32,6 +33,7 @@ pub(crate) struct Bench {
     pub(crate) registry: Registry,
     pub(crate) rules: Rules,
     pub(crate) limits: Limits,
+    pub(crate) completion: Conditions,
     pub(crate) repairs: Repairs,
     pub(crate) max_time: Option<Duration>,
     pub(crate) prices: Prices,
@@ -114,17 +116,14 @@ impl Bench {
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().or(folder).unwrap_or(Path::new("."));
         let (workspace, rules) = place(folder, options, config)?;
-        let limits = Limits {
-            turns: options.max_turns.or(config.limits.max_turns),
-            cost: cost(options)?.or(config.limits.max_cost),
-            ..Limits::default()
-        };
-        let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
+        let limits = ends::limits(&options.ends, &config.limits)?;
+        let max_time = options.ends.max_time.as_deref().map(config::duration).transpose()?;
         let workspace = Arc::new(workspace);
         let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
         let context = instructions::context(&workspace, config, rules.mode().map(|mode| mode.name.as_str()));
         let bench = Self::with(workspace, Means { keeper, sandbox, ..means }, rules, limits, None)?;
-        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, context, ..bench })
+        let completion = ends::conditions(&options.ends, &config.limits);
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, completion, context, ..bench })
     }
 
     /// Sets what the model costs. A limit of cost can be kept only where that is known.
@@ -144,7 +143,7 @@ impl Bench {
     }
 
     /// Sets up the tools as for [`new`](Self::new), for a replay: they are spoken to as if they worked in the recorded place, and
-    /// the recorded limits hold.
+    /// the recorded limits hold. A check comes from the options alone, as what is approved: a recording cannot bring a command.
     pub(crate) fn replaying(
         options: &TaskOptions,
         config: &Config,
@@ -153,20 +152,25 @@ impl Bench {
     ) -> Result<Self, Failure> {
         let folder = options.folder.as_deref().unwrap_or(Path::new("."));
         let (workspace, rules) = place(folder, options, config)?;
-        let limits = Limits {
-            turns: options.max_turns.or(told.max_turns),
-            cost: cost(options)?.or(told.max_cost),
-            ..Limits::default()
+        let completion = CompletionKeys { todos: Some(told.require_todos), check: None };
+        let recorded = LimitKeys {
+            max_turns: told.max_turns,
+            max_tokens: told.max_tokens,
+            max_cost: told.max_cost,
+            completion,
+            ask_timeout: None,
         };
-        let max_time = options.max_time.as_deref().map(config::duration).transpose()?;
+        let limits = ends::limits(&options.ends, &recorded)?;
+        let max_time = options.ends.max_time.as_deref().map(config::duration).transpose()?;
         let place = Place { folder: told.start.workspace.clone(), system: told.system.clone(), results };
         let workspace = Arc::new(workspace);
         let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
         let edit_tool = kept_edit_tool(&told.start, options)?;
         let means = Means { edit_tool, jobs: passing_jobs(), keeper, sandbox };
         let bench = Self::with(workspace, means, rules, limits, Some(place))?;
+        let (repairs, completion) = (repairs::without(&told.repairs_off)?, ends::conditions(&options.ends, &recorded));
         let context = told.context.clone();
-        Ok(Self { repairs: repairs::without(&told.repairs_off)?, max_time, prices: told.prices, context, ..bench })
+        Ok(Self { repairs, max_time, prices: told.prices, completion, context, ..bench })
     }
 
     /// Sets up the tools in a workspace. `place`: another than the one where they are, to be spoken of.
@@ -205,6 +209,7 @@ impl Bench {
             registry,
             rules,
             limits,
+            completion: Conditions::default(),
             repairs: Repairs::all(),
             max_time: None,
             prices: Prices::default(),
@@ -224,9 +229,11 @@ impl Bench {
             model: model.to_owned(),
             tools: self.registry.set().clone(),
             readers: self.registry.readers(),
+            pollers: self.registry.pollers(),
             rules: self.rules.clone(),
             attended,
             limits: self.limits,
+            completion: self.completion.clone(),
             repairs: self.repairs,
             max_output: None,
             prices: self.prices,
@@ -240,6 +247,8 @@ impl Bench {
             model: model.to_owned(),
             system: self.place.system.clone(),
             max_turns: self.limits.turns,
+            max_tokens: self.limits.tokens,
+            require_todos: self.completion.todos == OpenTodos::Refused,
             max_cost: self.limits.cost,
             prices: self.prices,
             renews: false,
@@ -295,12 +304,6 @@ fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Works
 pub(crate) fn kept_mode(start: &Start, options: &TaskOptions) -> TaskOptions {
     let kept = || Some(start.mode.clone().unwrap_or_else(|| USUAL_MODE.to_owned()));
     TaskOptions { mode: options.mode.clone().or_else(kept), ..options.clone() }
-}
-
-/// What may be spent at most.
-fn cost(options: &TaskOptions) -> Result<Option<Dollars>, Failure> {
-    let cost = options.max_cost.as_deref().map(str::parse).transpose();
-    cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))
 }
 
 /// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.

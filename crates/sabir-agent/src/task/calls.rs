@@ -10,6 +10,9 @@ use crate::tool::{Access, ToolOutput};
 
 use super::{Attended, Effect, Task, approval};
 
+/// The result of a completion whose check did not come to its end, or which was shown and not answered.
+const UNCHECKED: &str = "Not completed: this was interrupted. Complete again when the task is done.";
+
 /// A turn whose calls are not all answered.
 #[derive(Debug)]
 pub(crate) struct Turn {
@@ -88,6 +91,19 @@ impl Turn {
     /// Words that the model is to read with the results.
     pub(super) fn hear(&mut self, text: &str) {
         self.said.push(text.to_owned());
+    }
+
+    /// Whether that result refuses a completion which the gates had let pass.
+    pub(super) fn refuses(&self, result: &CallResult) -> bool {
+        let passed = |pending: &Pending| !matches!(pending.state, State::Refused(_) | State::Done(_));
+        let completion = result.name == control::COMPLETION && result.ending == Ending::Rejected;
+        completion && self.calls.iter().any(|pending| pending.call.id == result.id && passed(pending))
+    }
+
+    /// Lets a call that is being weighed run as that; whether there is one.
+    pub(super) fn permit(&mut self, id: &CallId, permit: Permit) -> bool {
+        let pending = self.pending(id).filter(|pending| pending.state == State::Weighing);
+        pending.map(|pending| pending.permit = Some(permit)).is_some()
     }
 
     pub(super) fn start(&mut self, id: &CallId) {
@@ -216,14 +232,26 @@ impl Task {
 
     /// All calls are answered: the model's turn, unless it makes nothing but mistakes.
     fn turn_over(&mut self, effects: &mut Vec<Effect>) {
-        if self.counts.mistakes >= self.settings.limits.mistakes {
-            return self.too_many_mistakes(effects);
+        if let Some(reason) = self.stuck() {
+            return self.stop_here(reason, effects);
         }
+        self.tell_cycle(effects);
         self.ask(effects);
+    }
+
+    /// Has a control call weighed that is more than words.
+    pub(super) fn weigh(&mut self, id: &CallId, effects: &mut Vec<Effect>) {
+        if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
+            pending.state = State::Weighing;
+            effects.push(Effect::Weigh(id.clone()));
+        }
     }
 
     pub(super) fn weighed(&mut self, id: &CallId, access: &Access, bound: Bound, effects: &mut Vec<Effect>) {
         let Some(call) = self.call(id).cloned() else { return };
+        if control::is_control(&call.name) {
+            return self.weighed_check(&call, access, bound, effects);
+        }
         if let Access::Invalid { reason } = access {
             self.answer(&call, Ending::Failed, reason.clone(), effects);
             return self.advance(effects);
@@ -270,6 +298,9 @@ impl Task {
         let running =
             self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Running);
         let Some(call) = running.map(|pending| pending.call.clone()) else { return };
+        if control::is_control(&call.name) {
+            return self.checked(&call, &output, effects);
+        }
         let ending = if output.failed { Ending::Failed } else { Ending::Done };
         let ToolOutput { content, images, .. } = output;
         let result = CallResult { id: call.id, name: call.name, ending, content, images };
@@ -288,6 +319,7 @@ impl Task {
     pub(super) fn give_up_running(&mut self, content: &str, effects: &mut Vec<Effect>) {
         let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
         for (call, running) in open {
+            let content = if control::is_control(&call.name) { UNCHECKED } else { content };
             if running {
                 self.answer(&call, Ending::Interrupted, content.to_owned(), effects);
             }

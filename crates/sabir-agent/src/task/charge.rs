@@ -53,6 +53,13 @@ impl Charge {
         Self { usage: answered.usage, estimate: answered.estimate, cost: answered.cost }
     }
 
+    /// Its tokens in all, read and written. A guess stands only for what was not reported.
+    pub(super) fn tokens(self) -> u64 {
+        let mut all = self.usage;
+        all.update(self.estimate);
+        all.input.unwrap_or(0).saturating_add(all.output.unwrap_or(0))
+    }
+
     /// What the record of a failure tells.
     pub(super) fn of_failed(failed: &Failed) -> Self {
         Self { usage: failed.usage, estimate: failed.estimate, cost: failed.cost }
@@ -86,6 +93,12 @@ impl Task {
         let cost = self.settings.prices.cost(all);
         let cost = if estimate == Usage::default() { cost } else { cost.guessed() };
         Charge { usage, estimate, cost }
+    }
+
+    /// The limit of tokens that has been reached, in words.
+    pub(super) fn token_limit(&self) -> Option<String> {
+        let (limit, tokens) = (self.settings.limits.tokens?, self.counts.tokens);
+        (tokens >= limit).then(|| format!("the limit of {limit} tokens was reached: {tokens}"))
     }
 
     /// The limit of cost that has been reached, in words. Where the cost cannot be told, no limit can be kept: that is

@@ -7,6 +7,7 @@ use crate::control;
 use crate::event::{Question, Reply};
 use crate::record::{Outcome, Record, Speaker};
 
+use super::cycles::Cycle;
 use super::{Attended, Effect, INTERRUPTED, Task};
 
 /// What a headless task says to a reply without a call.
@@ -34,16 +35,25 @@ impl Task {
     }
 
     fn complete(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
-        if let Some(objection) = self.turn.as_ref().and_then(|turn| turn.objection(&call.id)) {
+        let objection = self.turn.as_ref().and_then(|turn| turn.objection(&call.id));
+        if let Some(objection) = objection.or_else(|| self.todos_left()) {
             self.answer(call, Ending::Rejected, format!("Not completed: {objection}."), effects);
             return true;
         }
+        if self.settings.completion.check.is_some() {
+            self.weigh(&call.id, effects);
+        } else {
+            self.accept(call, effects);
+        }
+        false
+    }
+
+    /// Nothing speaks against it any more.
+    pub(super) fn accept(&mut self, call: &Call, effects: &mut Vec<Effect>) {
         if self.settings.attended == Attended::No {
-            self.completed(call, "Accepted.", effects);
-            return false;
+            return self.completed(call, "Accepted.", effects);
         }
         self.put(Question::Completion { call: call.id.clone(), result: text(call, "result") }, effects);
-        false
     }
 
     fn follow_up(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
@@ -121,8 +131,20 @@ impl Task {
         self.ask(effects);
     }
 
-    pub(super) fn too_many_mistakes(&mut self, effects: &mut Vec<Effect>) {
-        let message = format!("{} calls in a row failed", self.counts.mistakes);
+    /// Why the model should not simply go on, if there is a reason.
+    pub(super) fn stuck(&self) -> Option<String> {
+        let (counts, limits) = (&self.counts, &self.settings.limits);
+        if counts.mistakes >= limits.mistakes {
+            return Some(format!("{} calls in a row failed", counts.mistakes));
+        }
+        if counts.refusals >= limits.refusals {
+            return Some(format!("the completion was refused {} times", counts.refusals));
+        }
+        counts.cycles.going_on().filter(|cycle| cycle.times >= limits.cycles).map(Cycle::reason)
+    }
+
+    /// Asks the user what next, or ends a headless task.
+    pub(super) fn stop_here(&mut self, message: String, effects: &mut Vec<Effect>) {
         if self.settings.attended == Attended::Yes {
             return self.put(Question::Next { reason: message }, effects);
         }

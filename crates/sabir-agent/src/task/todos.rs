@@ -7,18 +7,30 @@
 use sabir_call::{Call, CallResult, Ending};
 use serde_json::Value;
 
-use crate::control::{self, Todos};
+use crate::control::{self, Todo, Todos};
 
 use super::{Effect, Task};
 
 /// After so many turns a list that is not done is told again.
 const OUT_OF_SIGHT: u32 = 10;
+/// How many of the todos that are left are named.
+const NAMED: usize = 3;
 
 /// The list, with when the model has last seen it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Listed {
     todos: Todos,
     seen: u32,
+}
+
+/// Whether a task may be completed while todos are not done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OpenTodos {
+    /// It may.
+    #[default]
+    Allowed,
+    /// It may not.
+    Refused,
 }
 
 impl Task {
@@ -53,6 +65,23 @@ impl Task {
             self.listed.seen = turns;
             format!("Your todo list, as you left it:\n<todos>\n{}\n</todos>", self.todos().text())
         })
+    }
+
+    /// What speaks against completing, where todos must be done.
+    pub(super) fn todos_left(&self) -> Option<String> {
+        let left: Vec<&Todo> = self.todos().left().collect();
+        if left.is_empty() || self.settings.completion.todos == OpenTodos::Allowed {
+            return None;
+        }
+        let count = if left.len() == 1 { "1 todo is".to_owned() } else { format!("{} todos are", left.len()) };
+        let mut names = left.iter().take(NAMED).map(|todo| format!("`{}`", todo.text)).collect::<Vec<_>>().join(", ");
+        if left.len() > NAMED {
+            names.push_str(&format!(" and {} more", left.len() - NAMED));
+        }
+        Some(format!(
+            "{count} not done: {names}. Do them, or bring the list up to date with {}, then complete",
+            control::TODOS
+        ))
     }
 }
 

@@ -1,10 +1,19 @@
 //! Law 7 and replay: whatever the order of inputs, and wherever the journal is cut.
 
 use proptest::prelude::*;
-use sabir_agent::{Attended, Bound, Effect, Input, Permit, Record, Reply, Task, ToolOutput};
+use sabir_agent::{
+    Arguments, Attended, Bound, Conditions, Effect, Input, OpenTodos, Permit, Record, Reply, Settings, Task, ToolOutput,
+};
 use sabir_call::{CallId, ModelError, ModelErrorKind};
 
-use crate::machine::{Machine, settings};
+use crate::machine::{self, Machine};
+
+/// Completions are checked, and need their todos done.
+fn settings(attended: Attended) -> Settings {
+    let mut settings = machine::settings(attended);
+    settings.completion = Conditions { todos: OpenTodos::Refused, check: Some(("run".to_owned(), Arguments::new())) };
+    settings
+}
 
 /// Something that may happen, sensible at that moment or not.
 #[derive(Debug, Clone)]
@@ -18,7 +27,7 @@ enum Move {
     Cancel,
 }
 
-const MESSAGES: [&str; 8] = [
+const MESSAGES: [&str; 10] = [
     "words only",
     "<look>\n<path>a</path>\n</look>",
     "<touch><path>a</path></touch><touch><path>b</path></touch>",
@@ -27,6 +36,8 @@ const MESSAGES: [&str; 8] = [
     "<touch>\n<path>a</path>\n",
     "<attempt_completion><result>r</result></attempt_completion><look><path>a</path></look>",
     "<ask_followup_question><question>q</question></ask_followup_question><touch><path>a</path></touch>",
+    "<update_todo_list><todos>[ ] a</todos></update_todo_list><attempt_completion><result>r</result></attempt_completion>",
+    "<update_todo_list><todos>[x] a</todos></update_todo_list><attempt_completion><result>r</result></attempt_completion>",
 ];
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -159,6 +170,7 @@ proptest! {
             apply(&mut machine, step);
             if let Ok(again) = Task::replay(machine.records.clone(), settings(Attended::Yes)) {
                 prop_assert_eq!(again.history(), machine.task.history());
+                prop_assert_eq!(again.todos(), machine.task.todos());
             }
         }
     }

@@ -1,8 +1,8 @@
 //! A machine on a bench: inputs by hand, everything that it asked for written down.
 
 use sabir_agent::{
-    Access, Answered, Attended, Bound, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply, Rules,
-    Settings, Start, Task, TaskId, ToolOutput, control,
+    Access, Answered, Attended, Bound, Conditions, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply,
+    Rules, Settings, Start, Task, TaskId, ToolOutput, control,
 };
 use sabir_call::dialect::{CLINE, Selection};
 use sabir_call::{
@@ -27,9 +27,11 @@ pub(crate) fn settings(attended: Attended) -> Settings {
         model: "m".to_owned(),
         tools: tools(),
         readers: vec!["look".to_owned()],
+        pollers: Vec::new(),
         rules,
         attended,
         limits: Limits::default(),
+        completion: Conditions::default(),
         repairs: sabir_check::Repairs::all(),
         max_output: None,
         prices: Prices::default(),

@@ -10,8 +10,10 @@
 )]
 
 mod approval;
+mod completion;
 mod context;
 mod costs;
+mod cycles;
 mod laws;
 mod machine;
 mod order;

@@ -347,6 +347,28 @@ fn one_good_call_among_bad_ones_is_no_progress() {
 }
 
 #[test]
+fn a_call_that_is_refused_or_denied_skips_no_other() {
+    let cut = "<touch>\n<path>half of";
+    let bad = "<look>\n<colour>a</colour>\n</look>";
+    let (other, todo) =
+        ("<look>\n<path>b</path>\n</look>", "<update_todo_list>\n<todos>none</todos>\n</update_todo_list>");
+    let mut strict = settings(Attended::No);
+    strict.rules = sabir_agent::Rules::default();
+    let mut machine = Machine::new(strict);
+    machine.answer(&format!("{bad}\n{LOOK}\n{TOUCH}\n{todo}\n{other}\n{cut}"));
+    machine.work(false);
+    // In the order in which they are known: what no gate let pass is never waited for.
+    let mut results = machine.results();
+    results.sort_unstable();
+    assert_eq!(
+        results,
+        ["look done", "look done", "look rejected", "touch denied", "touch rejected", "update_todo_list failed"]
+    );
+    assert_eq!(machine.open, [Effect::Ask]);
+    machine.check_history();
+}
+
+#[test]
 fn what_cannot_be_judged_is_never_run() {
     let mut machine = Machine::new(settings(Attended::No));
     machine.answer(TOUCH);

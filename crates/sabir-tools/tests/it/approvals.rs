@@ -76,6 +76,8 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         rules: Rules::default(),
         attended: Attended::Yes,
         limits: Limits::default(),
+        completion: sabir_agent::Conditions::default(),
+        pollers: place.registry.pollers(),
         repairs: sabir_check::Repairs::all(),
         max_output: None,
         prices: Prices::default(),

@@ -223,6 +223,8 @@ fn cancel_at(at: usize, cassette: &Cassette, runtime: &tokio::runtime::Runtime) 
         readers: registry.readers(),
         rules: rules.clone(),
         attended: Attended::No,
+        completion: sabir_agent::Conditions::default(),
+        pollers: registry.pollers(),
         limits: Limits::default(),
         repairs: sabir_check::Repairs::all(),
         max_output: None,

@@ -12,6 +12,7 @@
 mod approval;
 mod attacks;
 mod bad_input;
+mod completion;
 mod config_cases;
 mod context;
 mod cuts;

@@ -143,9 +143,10 @@ fn play(section: &Section, way: Way) -> Vec<(String, String)> {
     let output = world.run(&provider, way, &[&options[..], &["--output", "events", "do it"]].concat());
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     let events = events(&output);
+    let ends = |event: &Value| event["name"] == "attempt_completion" && event["ending"] == "done";
     let results: Vec<_> = events
         .iter()
-        .filter(|event| event["kind"] == "result" && event["name"] != "attempt_completion")
+        .filter(|event| event["kind"] == "result" && !ends(event))
         .map(|event| {
             let words = event["content"].as_str().unwrap().to_owned();
             (event["ending"].as_str().unwrap().to_owned(), words)

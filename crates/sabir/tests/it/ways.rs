@@ -103,7 +103,7 @@ fn check_requests(provider: &ScriptedProvider, way: Way) {
     for (at, request) in requests.iter().enumerate() {
         let body = &request.body;
         let tools = body.get("tools").and_then(Value::as_array).map_or(0, Vec::len);
-        assert_eq!(tools, if native { 12 } else { 0 }, "{way:?}");
+        assert_eq!(tools, if native { 13 } else { 0 }, "{way:?}");
         let system = if way.wire == sabir_wire::Wire::Anthropic { &body["system"] } else { &body["messages"][0] };
         let taught = system.to_string().contains("You act by calling tools");
         assert_eq!(taught, !native, "{way:?}: {system}");

@@ -1,0 +1,139 @@
+//! All that is counted follows from the records: what applying them makes is what the living task has.
+
+use proptest::prelude::*;
+use sabir_call::{ArgForm, Protocol, ToolSpec};
+use serde_json::json;
+
+use super::*;
+use crate::control;
+use crate::record::TaskId;
+
+/// One thing that happens, where it fits.
+#[derive(Debug, Clone)]
+enum Move {
+    /// The model makes these calls: each a tool and its one argument.
+    Calls(Vec<(usize, usize)>),
+    /// It writes words alone.
+    Words,
+    /// A call is weighed, or ends so.
+    Work(bool),
+    /// The user answers.
+    Reply(usize),
+}
+
+const TOOLS: [(&str, &str); 5] =
+    [("look", "path"), ("touch", "path"), (control::TODOS, "todos"), (control::COMPLETION, "result"), ("none", "path")];
+const VALUES: [&str; 3] = ["[ ] a", "[x] a", "no list"];
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let call = (0..TOOLS.len(), 0..VALUES.len());
+    let one = prop_oneof![
+        6 => proptest::collection::vec(call, 1..4).prop_map(Move::Calls),
+        1 => Just(Move::Words),
+        12 => prop::bool::weighted(0.8).prop_map(Move::Work),
+        2 => (0usize..3).prop_map(Move::Reply),
+    ];
+    proptest::collection::vec(one, 0..80)
+}
+
+fn settings(attended: Attended) -> Settings {
+    let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
+    let specs = ["look", "touch"].map(|name| ToolSpec::new(name, "", schema.clone()));
+    let mut rules = Rules::default();
+    rules.approve("edits").unwrap();
+    let arguments = json!({"command": "true"}).as_object().unwrap().clone();
+    Settings {
+        system: String::new(),
+        model: "m".to_owned(),
+        tools: ToolSet::new(specs.into_iter().chain(control::specs()).collect()).unwrap(),
+        readers: vec!["look".to_owned()],
+        pollers: Vec::new(),
+        rules,
+        attended,
+        limits: Limits::default(),
+        completion: Conditions { todos: OpenTodos::Refused, check: Some(("run".to_owned(), arguments)) },
+        repairs: Repairs::all(),
+        max_output: None,
+        prices: Prices::default(),
+    }
+}
+
+fn start() -> Start {
+    let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
+    let (task, protocol) = (TaskId::new("t"), Protocol::Native);
+    Start { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None }
+}
+
+/// Applies a move if something waits for it; the records that follow.
+fn apply(task: &mut Task, open: &mut Vec<Effect>, step: &Move) -> Vec<Record> {
+    let at = open.iter().position(|effect| match (step, effect) {
+        (Move::Calls(_) | Move::Words, effect) => *effect == Effect::Ask,
+        (Move::Work(_), effect) => matches!(effect, Effect::Weigh(_) | Effect::Run(_)),
+        (Move::Reply(_), effect) => matches!(effect, Effect::Question(_)),
+    });
+    let Some(at) = at else { return Vec::new() };
+    let effects = match (step, open.remove(at)) {
+        (Move::Calls(calls), _) => {
+            for (index, (tool, value)) in (0..).zip(calls) {
+                let (name, argument) = TOOLS[*tool];
+                for event in [
+                    Event::CallStart { index, id: None, name, dialect: None, at: 0, name_at: 0 },
+                    Event::ArgStart { index, name: argument, form: ArgForm::String, at: 0 },
+                    Event::ArgDelta { index, text: VALUES[*value] },
+                    Event::ArgEnd { index, lead: "", at: 0 },
+                    Event::CallEnd { index, at: 0 },
+                ] {
+                    task.step(Input::Event(event));
+                }
+            }
+            task.step(Input::Answered)
+        }
+        (Move::Words, _) => {
+            task.step(Input::Event(Event::Text { text: "words" }));
+            task.step(Input::Answered)
+        }
+        (Move::Work(_), Effect::Weigh(call)) => {
+            task.step(Input::Weighed(call, Access::Write { path: "a".to_owned(), protected: None }, Bound::default()))
+        }
+        (Move::Work(good), Effect::Run(Permit { call, .. })) => {
+            let output = if *good { ToolOutput::done("x") } else { ToolOutput::failed("x") };
+            task.step(Input::Ran(call, output))
+        }
+        (Move::Reply(which), _) => {
+            let replies = [Reply::Yes, Reply::No("no".to_owned()), Reply::Words("words".to_owned())];
+            task.step(Input::Replied(replies[*which].clone()))
+        }
+        _ => Vec::new(),
+    };
+    let mut records = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::Keep(record) => records.push(record),
+            Effect::Stop => open.clear(),
+            other => open.push(other),
+        }
+    }
+    records
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_counts_follow_from_the_records(moves in moves(), attended in any::<bool>()) {
+        let attended = if attended { Attended::Yes } else { Attended::No };
+        let (mut task, first) = Task::new(start(), settings(attended));
+        let mut again = Task::empty(start(), settings(attended));
+        again.apply(&first);
+        let mut open: Vec<_> = task.step(Input::Begin);
+        for step in &moves {
+            for record in apply(&mut task, &mut open, step) {
+                again.apply(&record);
+            }
+            prop_assert_eq!(&again.counts, &task.counts);
+            prop_assert_eq!(&again.listed, &task.listed);
+            prop_assert_eq!(again.history(), task.history());
+            prop_assert_eq!(again.past.bytes(), task.past.bytes());
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What must hold before a completion is accepted: todos, the check, and how often it may fail.
+
+use sabir_agent::{
+    Access, Arguments, Attended, Bound, Effect, Input, OpenTodos, Outcome, Permit, Question, Record, Reply, Settings,
+    Task, ToolOutput,
+};
+use sabir_call::{CallResult, Ending};
+use serde_json::json;
+
+use crate::machine::{Machine, settings};
+
+const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
+const DONE: &str = "<attempt_completion>\n<result>It is done.</result>\n</attempt_completion>";
+
+fn list(todos: &str) -> String {
+    format!("<update_todo_list>\n<todos>\n{todos}\n</todos>\n</update_todo_list>")
+}
+
+fn with_todos(attended: Attended) -> Settings {
+    let mut settings = settings(attended);
+    settings.completion.todos = OpenTodos::Refused;
+    settings
+}
+
+fn checked(attended: Attended) -> Settings {
+    let mut settings = settings(attended);
+    // Nothing is approved: the check is the user's own.
+    settings.rules = sabir_agent::Rules::default();
+    let arguments = Arguments::from_iter([("command".to_owned(), json!("make test"))]);
+    settings.completion.check = Some(("run".to_owned(), arguments));
+    settings
+}
+
+/// The check runs, and ends so.
+fn check(machine: &mut Machine, output: ToolOutput) {
+    let Effect::Weigh(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
+    let work = machine.task.work(&call).unwrap().into_owned();
+    assert_eq!((work.name.as_str(), &work.arguments["command"]), ("run", &json!("make test")));
+    let mut bound = Bound::default();
+    bound.hold("program make", "1");
+    machine.step(Input::Weighed(call.clone(), Access::Nothing, bound.clone()));
+    assert!(
+        matches!(machine.records.last(), Some(Record::Running { call: running, seal: Some(_) }) if *running == call)
+    );
+    let Effect::Run(Permit { bound: held, only_reads: false, .. }) = machine.open.remove(0) else { panic!() };
+    assert_eq!(held, bound);
+    machine.step(Input::Ran(call, output));
+}
+
+fn last_result(machine: &Machine) -> &CallResult {
+    let mut records = machine.records.iter().rev();
+    records.find_map(|record| if let Record::Result(result) = record { Some(result) } else { None }).unwrap()
+}
+
+#[test]
+fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
+    let mut machine = Machine::new(with_todos(Attended::No));
+    machine.answer(&list("[x] a\n[ ] b\n[-] c\n[ ] d\n[ ] e"));
+    machine.answer(DONE);
+    assert_eq!(
+        last_result(&machine).content,
+        "Not completed: 4 todos are not done: `b`, `c`, `d` and 1 more. Do them, or bring the list up to date with \
+         update_todo_list, then complete."
+    );
+    machine.answer(&format!("{}{DONE}", list("[x] a\n[x] b")));
+    assert_eq!(
+        machine.ended(),
+        Some(Outcome::Completed),
+        "a list that is brought up to date in the same message counts"
+    );
+
+    let mut machine = Machine::new(with_todos(Attended::No));
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed), "no list, nothing left");
+    let mut machine = Machine::new(settings(Attended::No));
+    machine.answer(&list("[ ] a"));
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed), "not asked for");
+}
+
+#[test]
+fn a_check_that_fails_goes_back_to_the_model() {
+    let mut machine = Machine::new(checked(Attended::No));
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), None, "nothing is accepted before the check");
+    check(&mut machine, ToolOutput::failed("Exit code 2. Output:\nno"));
+    assert_eq!(machine.results(), ["attempt_completion rejected"]);
+    assert_eq!(
+        last_result(&machine).content,
+        "Not completed: the check `make test` did not succeed. Put that right, then complete again.\nExit code 2. Output:\nno"
+    );
+    assert_eq!(machine.open, [Effect::Ask]);
+    machine.answer(DONE);
+    check(&mut machine, ToolOutput::done("ok"));
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    assert_eq!(machine.results().last().unwrap(), "attempt_completion done");
+    machine.check_history();
+}
+
+#[test]
+fn a_check_comes_before_the_user_is_asked() {
+    let mut machine = Machine::new(checked(Attended::Yes));
+    machine.answer(DONE);
+    check(&mut machine, ToolOutput::done("ok"));
+    assert!(matches!(&machine.open[..], [Effect::Question(Question::Completion { .. })]), "{:?}", machine.open);
+    machine.reply(Reply::Words("The docs are missing.".to_owned()));
+    assert!(last_result(&machine).content.contains("The docs are missing."));
+    machine.answer(DONE);
+    check(&mut machine, ToolOutput::done("ok"));
+    machine.reply(Reply::Leave);
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    assert_eq!(last_result(&machine).ending, Ending::Interrupted);
+    machine.check_history();
+}
+
+#[test]
+fn no_check_is_run_for_what_is_refused_anyway() {
+    let mut machine =
+        Machine::new(Settings { completion: checked(Attended::No).completion, ..with_todos(Attended::No) });
+    machine.answer(&format!("<touch><colour>a</colour></touch>{DONE}"));
+    assert_eq!(machine.results(), ["touch rejected", "attempt_completion rejected"]);
+    assert_eq!(machine.open, [Effect::Ask]);
+}
+
+#[test]
+fn a_check_that_cannot_be_run_has_not_succeeded() {
+    let mut machine = Machine::new(checked(Attended::No));
+    machine.answer(DONE);
+    let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+    let access = Access::Invalid { reason: "there is no such tool".to_owned() };
+    machine.step(Input::Weighed(call.clone(), access.clone(), Bound::default()));
+    assert_eq!(machine.results(), ["attempt_completion rejected"]);
+    machine.step(Input::Weighed(call.clone(), access, Bound::default()));
+    machine.step(Input::Ran(call, ToolOutput::done("late")));
+    assert_eq!((machine.results().len(), machine.ended()), (1, None), "what comes late changes nothing");
+}
+
+#[test]
+fn a_check_is_cancelled_and_a_crash_in_it_is_told() {
+    let running = || {
+        let mut machine = Machine::new(checked(Attended::No));
+        machine.answer(DONE);
+        let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
+        machine.step(Input::Weighed(call, Access::Nothing, Bound::default()));
+        machine
+    };
+    let mut machine = running();
+    machine.step(Input::Cancel);
+    assert_eq!(
+        (machine.ended(), machine.results()),
+        (Some(Outcome::Cancelled), vec!["attempt_completion interrupted".to_owned()])
+    );
+    let mut machine = running();
+    machine.step(Input::Expired);
+    assert_eq!(machine.ended(), Some(Outcome::Limit));
+
+    let records = running().records;
+    let task = Task::replay(records.clone(), checked(Attended::No)).unwrap();
+    let mut machine = Machine { task, records, open: Vec::new() };
+    machine.step(Input::Begin);
+    assert_eq!(machine.results(), ["attempt_completion interrupted"]);
+    assert!(last_result(&machine).content.starts_with("Not completed: this was interrupted."));
+    machine.answer(DONE);
+    check(&mut machine, ToolOutput::done("ok"));
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+    machine.check_history();
+}
+
+#[test]
+fn refusals_have_a_limit() {
+    let refuse = |machine: &mut Machine| {
+        machine.answer(DONE);
+        check(machine, ToolOutput::failed("no"));
+    };
+    let mut machine = Machine::new(checked(Attended::No));
+    for _ in 0..4 {
+        refuse(&mut machine);
+        // What is good between them does not make them fewer.
+        machine.answer(LOOK);
+        machine.work(false);
+    }
+    refuse(&mut machine);
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+
+    let mut machine = Machine::new(checked(Attended::Yes));
+    (0..5).for_each(|_| refuse(&mut machine));
+    assert!(matches!(machine.question(), Question::Next { reason } if reason == "the completion was refused 5 times"));
+    machine.step(Input::Replied(Reply::Words("Try once more.".to_owned())));
+    refuse(&mut machine);
+    assert_eq!(machine.open, [Effect::Ask], "the user's words begin a new count");
+}
+
+#[test]
+fn what_the_gates_refuse_is_no_refused_completion() {
+    let mut machine = Machine::new(checked(Attended::No));
+    for _ in 0..5 {
+        machine.answer("<attempt_completion>\n<colour>x</colour>\n</attempt_completion>");
+    }
+    assert_eq!(machine.ended(), None, "it is a mistake, and there may be six of them");
+}

@@ -1,0 +1,138 @@
+//! Cycles: what is told and when, what ends, and what is no cycle.
+
+use sabir_agent::{
+    Attended, Effect, Input, Outcome, Permit, Question, Record, Reply, Settings, Speaker, Task, ToolOutput,
+};
+
+use crate::machine::{Machine, settings};
+
+fn call(name: &str, path: &str) -> String {
+    format!("<{name}>\n<path>{path}</path>\n</{name}>\n")
+}
+
+/// Answers with calls, each of which has this result.
+fn turn(machine: &mut Machine, text: &str, result: &str) {
+    machine.answer(text);
+    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+        match machine.open.remove(at) {
+            Effect::Run(Permit { call, .. }) => machine.step(Input::Ran(call, ToolOutput::done(result))),
+            Effect::Weigh(call) => {
+                let access = machine.access(&call);
+                machine.step(Input::Weighed(call, access, Default::default()));
+            }
+            _ => unreachable!(),
+        }
+    }
+}
+
+/// What Sabir said to the model.
+fn told(machine: &Machine) -> Vec<&str> {
+    let said = machine.records.iter().filter_map(|record| match record {
+        Record::Said { by: Speaker::Sabir, text } => Some(text.as_str()),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn the_third_time_is_told_and_the_sixth_ends() {
+    let mut machine = Machine::new(settings(Attended::No));
+    for time in 1..=6 {
+        assert_eq!(machine.ended(), None, "{time}");
+        turn(&mut machine, &call("look", "a"), "same");
+        let words = told(&machine);
+        assert_eq!(words.len(), [0, 0, 1, 2, 3, 3][time - 1], "{time}: {words:?}");
+        if time == 3 {
+            assert!(
+                words[0].starts_with("The same call was made 3 times, with the same result each time."),
+                "{words:?}"
+            );
+        }
+    }
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    machine.check_history();
+}
+
+#[test]
+fn cycles_of_several_calls_are_seen_across_messages_and_within_them() {
+    for calls in [
+        vec![call("look", "a"), call("touch", "b")],
+        vec![call("look", "a"), call("look", "b"), call("touch", "a")],
+        vec![call("look", "a"), call("touch", "b"), call("look", "c"), call("touch", "d")],
+    ] {
+        let mut apart = Machine::new(settings(Attended::No));
+        for call in calls.iter().cycle().take(3 * calls.len()) {
+            turn(&mut apart, call, "same");
+        }
+        let mut together = Machine::new(settings(Attended::No));
+        (0..3).for_each(|_| turn(&mut together, &calls.concat(), "same"));
+        for machine in [apart, together] {
+            let expected = format!("The same {} calls were made 3 times one after the other", calls.len());
+            assert_eq!(told(&machine).len(), 1, "{calls:?}");
+            assert!(told(&machine)[0].starts_with(&expected), "{:?}", told(&machine));
+            machine.check_history();
+        }
+    }
+}
+
+#[test]
+fn what_makes_a_difference_is_progress() {
+    let mut machine = Machine::new(settings(Attended::No));
+    for time in 0..20 {
+        turn(&mut machine, &call("look", "a"), &format!("line {time}"));
+    }
+    for time in 0..20 {
+        // The tests fail in the same way after each of several changes.
+        turn(&mut machine, &call("touch", &format!("change {time}")), "changed");
+        turn(&mut machine, &call("look", "tests"), "2 tests fail");
+    }
+    assert_eq!((told(&machine).len(), machine.ended()), (0, None));
+}
+
+#[test]
+fn looking_whether_something_has_happened_is_no_cycle() {
+    let polling = Settings { pollers: vec!["look".to_owned()], ..settings(Attended::No) };
+    let mut machine = Machine::new(polling.clone());
+    (0..30).for_each(|_| turn(&mut machine, &call("look", "job"), "nothing new"));
+    assert_eq!((told(&machine).len(), machine.ended()), (0, None));
+    // Another call stays a cycle, whatever is looked at in between.
+    for _ in 0..3 {
+        turn(&mut machine, &call("touch", "a"), "same");
+        turn(&mut machine, &call("look", "job"), "nothing new");
+    }
+    assert_eq!(told(&machine).len(), 1);
+    // Unless something has happened.
+    let mut machine = Machine::new(polling);
+    for time in 0..10 {
+        turn(&mut machine, &call("touch", "a"), "same");
+        turn(&mut machine, &call("look", "job"), &format!("line {time}"));
+    }
+    assert_eq!(told(&machine).len(), 0);
+}
+
+#[test]
+fn the_user_is_asked_and_his_words_begin_anew() {
+    let mut machine = Machine::new(settings(Attended::Yes));
+    (0..6).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
+    let question = machine.question();
+    assert!(
+        matches!(&question, Question::Next { reason } if reason == "the same call was made 6 times with the same result"),
+        "{question:?}"
+    );
+    machine.step(Input::Replied(Reply::Words("Go on all the same.".to_owned())));
+    turn(&mut machine, &call("look", "a"), "same");
+    assert_eq!(machine.open, [Effect::Ask]);
+}
+
+#[test]
+fn a_replayed_task_has_its_own_patience_and_the_same_history() {
+    let mut machine = Machine::new(settings(Attended::No));
+    (0..5).for_each(|_| turn(&mut machine, &call("look", "a"), "same"));
+    let records = machine.records.clone();
+    let task = Task::replay(records.clone(), settings(Attended::No)).unwrap();
+    assert_eq!(task.history(), machine.task.history());
+    let mut resumed = Machine { task, records, open: Vec::new() };
+    resumed.step(Input::Begin);
+    turn(&mut resumed, &call("look", "a"), "same");
+    assert_eq!(resumed.ended(), None);
+}

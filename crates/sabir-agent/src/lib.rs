@@ -41,11 +41,13 @@ mod task;
 mod tool;
 
 pub use context::Instructions;
-pub use drive::{Cancel, Driver, User};
+pub use drive::{Cancel, Driver, Heard, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
-pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
+pub use record::{
+    Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict, When,
+};
 pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task, Totals};
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

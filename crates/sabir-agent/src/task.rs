@@ -13,6 +13,7 @@ pub(crate) mod calls;
 mod charge;
 mod completion;
 mod turn;
+mod words;
 
 use sabir_call::{
     CallId, CallResult, Cost, Dollars, Draft, Ending, Event, Message, ModelError, ModelErrorKind, Part, Prices,
@@ -23,12 +24,13 @@ use sabir_check::{Checker, Repairs, Repetition};
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
-use crate::record::{Failed, Outcome, Record, Speaker, Start};
+use crate::record::{Failed, Outcome, Record, Speaker, Start, When};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
+pub use words::Attended;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -58,15 +60,6 @@ pub struct Settings {
     pub prices: Prices,
 }
 
-/// Whether somebody can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attended {
-    /// A user is there.
-    Yes,
-    /// Nobody is: asking means denying.
-    No,
-}
-
 /// When to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -94,8 +87,14 @@ impl Default for Limits {
 pub enum Input<'a> {
     /// Go on: after the task was made, or made again from its records.
     Begin,
-    /// Go on, with these words of the user's.
+    /// These words of the user's. At first: go on, with them. Later, at any moment: they are kept at once, and read by the model
+    /// behind all that it was shown and writes now. They answer no question but the one for words ([`Question::Next`]).
     Said(String),
+    /// As `Said`, but at once: the answer that is being written, the calls that have not begun and the open question are given
+    /// up. Tools that run go on, and the model is asked when they are done.
+    Steered(String),
+    /// From now on nobody can be asked ([`Attended::No`]). What is asked about is denied.
+    Left,
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -127,6 +126,8 @@ pub enum Effect {
     Run(Permit),
     /// Ask the user.
     Question(Question),
+    /// Take the open question back.
+    Withdraw,
     /// Drop whatever is under way: the request, the running tools, the question.
     Stop,
     /// The task is over, for now.
@@ -162,6 +163,8 @@ pub struct Task {
     earlier_turns: u32,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
+    /// What was said while an answer was written.
+    waiting: Vec<String>,
 }
 
 /// What the machine waits for.
@@ -239,6 +242,7 @@ impl Task {
             question: None,
             earlier_turns: 0,
             stop: None,
+            waiting: Vec::new(),
         }
     }
 
@@ -286,10 +290,9 @@ impl Task {
         let mut effects = Vec::new();
         match (self.phase, input) {
             (Phase::Paused, Input::Begin) => self.begin(&mut effects),
-            (Phase::Paused, Input::Said(text)) => {
-                self.keep(Record::Said { by: Speaker::User, text }, &mut effects);
-                self.begin(&mut effects);
-            }
+            (_, Input::Said(text)) => self.said(text, &mut effects),
+            (_, Input::Steered(text)) => self.steered(text, &mut effects),
+            (_, Input::Left) => self.left(&mut effects),
             (Phase::Asking, Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
@@ -307,12 +310,15 @@ impl Task {
     /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
     fn apply(&mut self, record: &Record) {
         match record {
-            Record::Started(start) => self.hear(&start.prompt),
-            Record::Said { by, text } => {
+            Record::Started(start) => self.hear(Speaker::User, &start.prompt),
+            Record::Said { by, text, when } => {
                 if *by == Speaker::User {
-                    (self.counts.mistakes, self.counts.without_call) = (0, 0);
+                    (self.counts.mistakes, self.counts.without_call, self.counts.failures) = (0, 0, 0);
                 }
-                self.hear(text);
+                match when {
+                    When::Next => self.hear(*by, text),
+                    When::Later => self.waiting.push(text.clone()),
+                }
             }
             Record::Answered(answered) => {
                 self.counts.turns = self.counts.turns.saturating_add(1);
@@ -331,11 +337,13 @@ impl Task {
                         self.push(Role::Assistant, answered.parts.clone());
                     }
                 }
+                self.hear_waiting();
             }
             Record::Failed(failed) => {
                 self.take_charge(Charge::of_failed(failed));
                 self.counts.failures = self.counts.failures.saturating_add(1);
                 self.draft = Draft::default();
+                self.hear_waiting();
             }
             Record::Judged { .. } => {}
             Record::Running { call, .. } => {
@@ -344,7 +352,10 @@ impl Task {
                 }
             }
             Record::Result(result) => self.take_result(result),
-            Record::Ended { .. } => self.phase = Phase::Over,
+            Record::Ended { .. } => {
+                self.phase = Phase::Over;
+                self.hear_waiting();
+            }
         }
     }
 
@@ -375,18 +386,6 @@ impl Task {
         }
     }
 
-    /// Words that the model is to read next: joined to the message that is already waiting for it, or to the results of
-    /// the calls that are open.
-    fn hear(&mut self, text: &str) {
-        if let Some(turn) = &mut self.turn {
-            return turn.hear(text);
-        }
-        match self.history.last_mut() {
-            Some(message) if message.role == Role::User => message.parts.push(Part::text(text)),
-            _ => self.history.push(Message::user(text)),
-        }
-    }
-
     fn push(&mut self, role: Role, parts: Vec<Part>) {
         if !parts.is_empty() {
             self.history.push(Message { role, parts });
@@ -400,6 +399,7 @@ impl Task {
     }
 
     fn begin(&mut self, effects: &mut Vec<Effect>) {
+        self.lose_answer(effects);
         self.phase = Phase::Acting;
         if self.turn.is_some() {
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
@@ -429,12 +429,13 @@ impl Task {
         let draft = std::mem::take(&mut self.draft);
         let answered = self.judge_answer(draft);
         let feedback = answered.feedback.clone();
-        let has_calls = !answered.checks.is_empty();
+        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.waiting.is_empty());
         self.keep(Record::Answered(answered), effects);
-        if !has_calls {
-            return self.without_call(feedback, effects);
+        match has_calls {
+            true => self.advance(effects),
+            false if spoken_to => self.answer_words(feedback, effects),
+            false => self.without_call(feedback, effects),
         }
-        self.advance(effects);
     }
 
     /// The answer broke off: nothing of it is kept, and the same is asked again a few times.
@@ -470,6 +471,6 @@ impl Task {
 
     /// Says something to the model on Sabir's behalf.
     fn remind(&mut self, text: String, effects: &mut Vec<Effect>) {
-        self.keep(Record::Said { by: Speaker::Sabir, text }, effects);
+        self.keep(Record::Said { by: Speaker::Sabir, text, when: When::Next }, effects);
     }
 }

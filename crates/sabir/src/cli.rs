@@ -206,6 +206,15 @@ pub(crate) struct TapeOptions {
     pub(crate) replay: Option<PathBuf>,
 }
 
+/// Tasks that a program attends.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ControlOptions {
+    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancel. Needs `--output
+    /// events`, on which questions come. `sabir help headless` says all of it.
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
+    pub(crate) control: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
@@ -216,8 +225,10 @@ pub(crate) struct RunArguments {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) tape: TapeOptions,
-    /// What to do; a replay knows it.
-    #[arg(required_unless_present = "replay")]
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
+    /// What to do; a replay knows it, and with `--control` the first message may say it.
+    #[arg(required_unless_present_any = ["replay", "control"])]
     pub(crate) words: Vec<String>,
 }
 
@@ -230,6 +241,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) output: Option<Output>,
     #[command(flatten)]
     pub(crate) tape: TapeOptions,
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,

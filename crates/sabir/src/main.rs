@@ -6,6 +6,7 @@ mod argument;
 mod cassette;
 mod cli;
 mod config;
+mod controls;
 mod crash;
 mod dialects;
 mod doctor;

@@ -112,7 +112,7 @@ impl Painter {
             Record::Failed(failed) => self.line(&format!("the model cannot be asked: {}\n", failed.message)),
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
-            Record::Said { by: sabir_agent::Speaker::Sabir, text } => {
+            Record::Said { by: sabir_agent::Speaker::Sabir, text, .. } => {
                 self.line(&format!("the model is told:\n{}\n", print::indented(text)))
             }
             _ => String::new(),

@@ -16,3 +16,4 @@ mod machine;
 mod order;
 mod policy;
 mod story;
+mod words;

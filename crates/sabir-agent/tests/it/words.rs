@@ -213,3 +213,47 @@ fn blank_words_say_nothing() {
     machine.step(steered(""));
     assert_eq!((machine.records.len(), &machine.open[..]), (before, &[Effect::Ask][..]));
 }
+
+/// F-STR-51: after every byte of an answer, and at every step of its calls, the history stays whole.
+#[test]
+fn the_user_may_speak_or_cancel_at_every_moment() {
+    let text = format!("Words.\n{LOOK}{LOOK}{TOUCH}{DONE}");
+    let inputs: [fn() -> Input<'static>; 4] = [|| said("x"), || steered("x"), || Input::Cancel, || Input::Left];
+    for input in inputs {
+        for at in 0..=text.len() {
+            let mut machine = Machine::new(asking(Attended::Program));
+            machine.stream(&text[..at]);
+            machine.step(input());
+            machine.check_history();
+            if machine.ended().is_none() {
+                machine.open.clear();
+                machine.step(Input::Answered);
+                machine.work(false);
+                machine.check_history();
+            }
+        }
+        for steps in 0..8 {
+            let mut machine = Machine::new(settings(Attended::No));
+            machine.answer(&text);
+            for _ in 0..steps {
+                let Some(at) = machine.open.iter().position(|open| matches!(open, Effect::Weigh(_) | Effect::Run(_)))
+                else {
+                    break;
+                };
+                match machine.open.remove(at) {
+                    Effect::Weigh(call) => {
+                        let access = machine.access(&call);
+                        machine.step(Input::Weighed(call, access, Default::default()));
+                    }
+                    Effect::Run(permit) => machine.step(Input::Ran(permit.call, sabir_agent::ToolOutput::done("x"))),
+                    _ => unreachable!(),
+                }
+            }
+            machine.step(input());
+            machine.work(false);
+            machine.check_history();
+            let results = machine.results().len();
+            assert!(results <= 4, "one result a call: {:?}", machine.results());
+        }
+    }
+}

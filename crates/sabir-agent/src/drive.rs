@@ -104,6 +104,13 @@ enum Happening {
 /// How a task ended, with the words for it.
 type Ended = (Outcome, String);
 
+/// What may end a wait from outside, beside the cancel.
+struct Outside {
+    deadline: Option<Instant>,
+    /// What the user says; none if he says nothing.
+    ears: Option<UnboundedReceiver<Heard>>,
+}
+
 /// A question that waits for its answer.
 struct Open {
     question: Question,
@@ -130,7 +137,7 @@ impl Driver<'_> {
     /// failed ([`Outcome::StoreFailed`]).
     pub async fn run(mut self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (Outcome, String) {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
-        let mut ears = self.user.hears();
+        let mut outside = Outside { deadline, ears: self.user.hears() };
         let begin = words.map_or(Input::Begin, Input::Said);
         let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(begin)).collect();
         let mut tools = Running::default();
@@ -139,11 +146,12 @@ impl Driver<'_> {
         loop {
             while let Some(effect) = queue.pop_front() {
                 match effect {
-                    Effect::Keep(record) => match keep(self.store, self.user, &record) {
-                        Ok(()) => {}
-                        Err(ended) => return ended,
-                    },
-                    Effect::Ask => match self.ask(task, deadline, &mut ears).await {
+                    Effect::Keep(record) => {
+                        if let Err(ended) = keep(self.store, self.user, &record) {
+                            return ended;
+                        }
+                    }
+                    Effect::Ask => match self.ask(task, &mut outside).await {
                         Ok(effects) => queue.extend(effects),
                         Err(ended) => return ended,
                     },
@@ -160,7 +168,7 @@ impl Driver<'_> {
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
             }
-            let input = match self.wait(&mut tools, &mut outputs.1, open.as_mut(), deadline, &mut ears).await {
+            let input = match self.wait(&mut tools, &mut outputs.1, open.as_mut(), &mut outside).await {
                 Happening::Output(call, text) => {
                     self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
                     continue;
@@ -187,12 +195,7 @@ impl Driver<'_> {
     }
 
     /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
-    async fn ask(
-        &mut self,
-        task: &mut Task,
-        deadline: Option<Instant>,
-        ears: &mut Option<UnboundedReceiver<Heard>>,
-    ) -> Result<Vec<Effect>, Ended> {
+    async fn ask(&mut self, task: &mut Task, outside: &mut Outside) -> Result<Vec<Effect>, Ended> {
         let request = task.request();
         self.user.show(TaskEvent::Moment(Moment::Asking { turn: task.turns().saturating_add(1) }));
         let (model, cancel, store) = (self.model, &self.cancel, &mut *self.store);
@@ -208,8 +211,8 @@ impl Driver<'_> {
             let heard = tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Input::Cancel,
-                () = until(deadline) => break Input::Expired,
-                Some(heard) = hear(ears) => heard,
+                () = until(outside.deadline) => break Input::Expired,
+                Some(heard) = outside.hear() => heard,
                 answer = &mut answer => break answer.map_or_else(Input::Failed, |()| Input::Answered),
             };
             match heard {
@@ -281,15 +284,15 @@ impl Driver<'_> {
         tools: &mut Running,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
         open: Option<&mut Open>,
-        deadline: Option<Instant>,
-        ears: &mut Option<UnboundedReceiver<Heard>>,
+        outside: &mut Outside,
     ) -> Happening {
+        let deadline = outside.deadline;
         let Some(Open { question, shown }) = open else {
             return tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => Happening::Cancelled,
                 () = until(deadline) => Happening::Expired,
-                Some(heard) = hear(ears) => Happening::Heard(heard),
+                Some(heard) = outside.hear() => Happening::Heard(heard),
                 Some((call, text)) = outputs.recv() => Happening::Output(call, text),
                 Some((call, output)) = tools.next() => Happening::Ran(call, output),
             };
@@ -302,7 +305,7 @@ impl Driver<'_> {
             biased;
             () = self.cancel.cancelled() => Happening::Cancelled,
             () = until(deadline) => Happening::Expired,
-            Some(heard) = hear(ears) => Happening::Heard(heard),
+            Some(heard) = outside.hear() => Happening::Heard(heard),
             reply = self.user.ask(question) => Happening::Replied(reply),
         }
     }
@@ -324,6 +327,13 @@ impl Heard {
             Self::Left => Input::Left,
             Self::Cancelled => Input::Cancel,
         }
+    }
+}
+
+impl Outside {
+    /// What the user says next; `None`: there is nobody who could say anything. Dropping the future loses nothing.
+    async fn hear(&mut self) -> Option<Heard> {
+        self.ears.as_mut()?.recv().await
     }
 }
 
@@ -370,14 +380,6 @@ fn keep(store: &mut dyn Store, user: &mut dyn User, record: &Record) -> Result<(
     store.append(record).map_err(|error| (Outcome::StoreFailed, error.to_string()))?;
     user.show(TaskEvent::Record(record));
     Ok(())
-}
-
-/// What the user says next; `None`: there is nobody who could say anything. Dropping the future loses nothing.
-async fn hear(ears: &mut Option<UnboundedReceiver<Heard>>) -> Option<Heard> {
-    match ears {
-        Some(ears) => ears.recv().await,
-        None => None,
-    }
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -431,10 +431,12 @@ impl Task {
         let feedback = answered.feedback.clone();
         let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.waiting.is_empty());
         self.keep(Record::Answered(answered), effects);
-        match has_calls {
-            true => self.advance(effects),
-            false if spoken_to => self.answer_words(feedback, effects),
-            false => self.without_call(feedback, effects),
+        if has_calls {
+            self.advance(effects);
+        } else if spoken_to {
+            self.answer_words(feedback, effects);
+        } else {
+            self.without_call(feedback, effects);
         }
     }
 

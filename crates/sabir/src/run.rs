@@ -99,7 +99,7 @@ fn begin(
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
-    let attended = attended(output, &lines);
+    let attended = attended(output, lines.as_ref());
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
@@ -146,7 +146,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
-    let settings = bench.settings(&chosen.id, attended(output, &lines));
+    let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
@@ -216,7 +216,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         let cancel = bench.cancel.clone();
         player.on_dropped(move || cancel.cancel());
     }
-    let settings = bench.settings(&told.model, attended(output, &None));
+    let settings = bench.settings(&told.model, attended(output, None));
     let Told { start, records, words, .. } = told;
     let (task, first) = if records.is_empty() {
         let (task, first) = Task::new(start, settings);
@@ -241,7 +241,7 @@ fn newest(folder: &Path, workspace: &Path) -> Result<TaskId, Failure> {
         .ok_or_else(|| Failure::usage("there is no task that could be resumed in this folder; `sabir tasks` lists all"))
 }
 
-fn attended(output: Option<Output>, lines: &Option<Lines>) -> Attended {
+fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
     match (output, lines) {
         (None, _) => Attended::Yes,
         (Some(_), Some(_)) => Attended::Program,

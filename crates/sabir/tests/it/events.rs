@@ -89,14 +89,6 @@ fn records() -> Vec<Record> {
         let (usage, estimate, feedback) = (usage(), usage(), Some(text()));
         Record::Answered(Answered { turn: 1, parts, checks, faults, usage, estimate, cost, stop: Some(stop), feedback })
     });
-    use ModelErrorKind::{
-        Broken, Cassette, Format, Key, RateLimited, Rejected, TooLong, Unavailable, UnknownModel, Unreachable,
-    };
-    let errors =
-        [Key, UnknownModel, Rejected, TooLong, RateLimited, Unavailable, Unreachable, Broken, Format, Cassette];
-    let errors = errors.map(|error| {
-        Record::Failed(Failed { error, message: text(), usage: usage(), estimate: usage(), cost: Cost::UNKNOWN })
-    });
     let said = [(Speaker::User, When::Later), (Speaker::Sabir, When::Next)];
     let said = said.map(|(by, when)| Record::Said { by, text: text(), when });
     let verdicts = [(Verdict::Allow, Judge::User), (Verdict::Ask, Judge::Policy), (Verdict::Deny, Judge::Policy)];
@@ -113,11 +105,30 @@ fn records() -> Vec<Record> {
         Outcome::StoreFailed,
     ];
     let mut all = vec![start(Protocol::Native, None), start(prompted(), Some(text()))];
-    all.extend(said.into_iter().chain(stops).chain(errors).chain(verdicts));
+    all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
     all.push(Record::Running { call: call.clone(), seal: None });
     all.extend(endings.map(|ending| Record::Result(result(ending))));
     all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
     all
+}
+
+fn failures() -> Vec<Record> {
+    use ModelErrorKind::{
+        Broken, Cassette, Format, Key, RateLimited, Rejected, TooLong, Unavailable, UnknownModel, Unreachable,
+    };
+    let errors =
+        [Key, UnknownModel, Rejected, TooLong, RateLimited, Unavailable, Unreachable, Broken, Format, Cassette];
+    errors
+        .map(|error| {
+            Record::Failed(Failed {
+                error,
+                message: "x".to_owned(),
+                usage: usage(),
+                estimate: usage(),
+                cost: Cost::UNKNOWN,
+            })
+        })
+        .into()
 }
 
 fn deltas(show: &mut dyn FnMut(Event<'_>)) {

@@ -9,7 +9,7 @@ use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
 use serde_json::{Value, json};
 
 use crate::events::checked;
-use crate::world::{Turn, WAYS, Way, World, code, stderr, turn};
+use crate::world::{Turn, WAYS, Way, World, code, events, stderr, turn};
 
 const NATIVE: Way = WAYS[1];
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -348,10 +348,34 @@ fn ends_without_a_record_have_their_codes() {
     let run = |arguments: &[&str]| world.sabir_with(&provider).args(arguments).output().unwrap();
     assert_eq!(code(&run(&["run", "--no-such-flag", "x"])), 2);
     assert_eq!(code(&run(&["run", "--model", "no-such-model-anywhere", "x"])), 2);
+    assert_eq!(code(&run(&["resume", "--output", "events", "no-such-task"])), 2);
     let tasks = world.home.path().join(".local/share/sabir");
     std::fs::create_dir_all(&tasks).unwrap();
     std::fs::write(tasks.join("tasks"), "no folder").unwrap();
     let output = run(&["run", "--model", NATIVE.model(), "x"]);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(provider.requests().is_empty(), "nothing is asked that cannot be kept");
+}
+
+/// A disk that is full in the middle of a task: what cannot be kept has no consequence.
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_task() {
+    let world = World::new();
+    let long = Reply::text("x".repeat(300_000)).call("c", "write_to_file", json!({"path": "one", "content": "1"}));
+    let provider = world.provider(Script::new([long]));
+    let mut command = world.sabir_with(&provider);
+    let environment: Vec<_> =
+        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+    let line = format!(
+        "trap '' XFSZ; ulimit -f 64; exec {} run --no-checkpoints --model {} --approve all --output events go",
+        env!("CARGO_BIN_EXE_sabir"),
+        NATIVE.model()
+    );
+    command = Command::new("bash");
+    command.env_clear().envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.current_dir(world.work.path()).args(["-c", &line]).output().unwrap();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let last = events(&output).pop().unwrap();
+    assert!(last["kind"] != "ended" && last["kind"] != "answered", "{last}");
+    assert!(!world.work.path().join("one").exists());
 }

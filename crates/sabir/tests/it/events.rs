@@ -58,7 +58,7 @@ fn result(ending: Ending) -> CallResult {
 fn records() -> Vec<Record> {
     let text = || "x".to_owned();
     let call = CallId::new("c");
-    let cost = Cost { known: Dollars::default(), at_least: true, estimated: true };
+    let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), at_least: true, estimated: true };
     let prompted = || Protocol::Prompted("cline".to_owned());
     let start = |protocol, more: Option<String>| {
         let (prompt, workspace, model, version) = (text(), text(), text(), text());

@@ -204,7 +204,7 @@ fn messages_keep_their_order_behind_the_answer() {
 fn steering_gives_up_the_answer_that_does_not_end() {
     let world = World::new();
     let provider = world.provider(Script::by(|count, _| match count {
-        0 => Reply::text("On and on. ".repeat(50)).but(Trouble::StallAfter(400)),
+        0 => Reply::text("On and on. ".repeat(50)).in_deltas(16).but(Trouble::StallAfter(4000)),
         _ => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
@@ -276,9 +276,9 @@ fn no_answer_of_a_program_in_time_is_a_no() {
 #[test]
 fn a_resumed_task_reads_what_was_said() {
     let world = World::new();
-    let provider = world.provider(Script::by(|count, _| match count {
-        0 => Reply::text("x").but(Trouble::StallBeforeHeaders),
-        _ => NATIVE.reply(&done(), 2),
+    let provider = world.provider(Script::by(|_, request| match request.body.to_string().contains("mind the gap") {
+        false => Reply::text("x").but(Trouble::StallBeforeHeaders),
+        true => NATIVE.reply(&done(), 2),
     }));
     let mut desk = Desk::begin(&world, &provider, &["go"]);
     desk.wait_for("asking");
@@ -347,7 +347,7 @@ fn ends_without_a_record_have_their_codes() {
     let provider = world.plays(NATIVE, &[done()]);
     let run = |arguments: &[&str]| world.sabir_with(&provider).args(arguments).output().unwrap();
     assert_eq!(code(&run(&["run", "--no-such-flag", "x"])), 2);
-    assert_eq!(code(&run(&["run", "--model", "no-such-model-anywhere", "x"])), 2);
+    assert_eq!(code(&run(&["run", "--model", "no-such-provider/x", "x"])), 2);
     assert_eq!(code(&run(&["resume", "--output", "events", "no-such-task"])), 2);
     let tasks = world.home.path().join(".local/share/sabir");
     std::fs::create_dir_all(&tasks).unwrap();

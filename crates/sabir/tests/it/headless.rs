@@ -291,6 +291,9 @@ fn a_resumed_task_reads_what_was_said() {
     assert!(last_request(&provider).contains("mind the gap"));
 }
 
+/// What happens, by which script, arguments and interruption; the outcome and the code.
+type End<'a> = (&'a str, Script, &'a [&'a str], Option<&'a str>, &'a str, i32);
+
 /// Every kind of end: how it comes about, its outcome in the last record, its code.
 #[test]
 fn every_end_has_its_code() {
@@ -301,7 +304,7 @@ fn every_end_has_its_code() {
     };
     let stall = || Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders));
     let priced = "[[models]]\npattern = \"scripted\"\nprices = { input = 1000, output = 1000 }\n";
-    let ends: Vec<(&str, Script, &[&str], Option<&str>, &str, i32)> = vec![
+    let ends: Vec<End<'_>> = vec![
         ("completed", play(vec![done()]), &[], None, "completed", 0),
         ("without completing", play(vec![words(), words(), words()]), &[], None, "unfinished", 3),
         ("denied", play(vec![touch(), words(), words(), words()]), &[], None, "denied", 5),

@@ -54,7 +54,7 @@ impl Instructions<'_> {
     /// The system prompt.
     pub fn text(&self) -> String {
         let asking = match self.attended {
-            Attended::Yes => {
+            Attended::Yes | Attended::Program => {
                 "Ask the user when something is missing that you cannot find out; do not ask for permission."
             }
             Attended::No => "Nobody can be asked: decide yourself, and say in the end what you assumed.",

@@ -6,10 +6,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{CallId, Event, Model, ModelError};
+use sabir_call::{CallId, Event, Model};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,8 +26,29 @@ pub trait User: Send {
     /// Shows something. Must be quick.
     fn show(&mut self, event: TaskEvent<'_>);
 
-    /// Asks. Never called for a task that nobody attends. Dropping the future withdraws the question.
+    /// What the user says on his own account, in its order, from the beginning of the task. Asked for once. `None`: nothing.
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        None
+    }
+
+    /// Asks. Never called for a task that nobody attends. Dropping the future withdraws the question, or has it asked once more
+    /// after words that came meanwhile were shown; it is shown as a moment only once.
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+}
+
+/// What a user says unasked, or in answer to a question whose call it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// Words that wait for their turn: [`Input::Said`].
+    Said(String),
+    /// Words that do not: [`Input::Steered`].
+    Steered(String),
+    /// The answer to the question about that call. It changes nothing if that question is not open.
+    Replied(CallId, Reply),
+    /// Nobody can be asked any more: [`Input::Left`].
+    Left,
+    /// The task is to end: [`Input::Cancel`].
+    Cancelled,
 }
 
 /// Ends a task from outside. Clones cancel the same task.
@@ -74,8 +96,26 @@ enum Happening {
     Ran(CallId, ToolOutput),
     Output(CallId, String),
     Replied(Reply),
+    Heard(Heard),
     Cancelled,
     Expired,
+}
+
+/// How a task ended, with the words for it.
+type Ended = (Outcome, String);
+
+/// What may end a wait from outside, beside the cancel.
+struct Outside {
+    deadline: Option<Instant>,
+    /// What the user says; none if he says nothing.
+    ears: Option<UnboundedReceiver<Heard>>,
+}
+
+/// A question that waits for its answer.
+struct Open {
+    question: Question,
+    /// Whether it has been shown.
+    shown: bool,
 }
 
 /// The tools that run, and what those said that ended before one that was started earlier: results come in the order of their
@@ -97,32 +137,38 @@ impl Driver<'_> {
     /// failed ([`Outcome::StoreFailed`]).
     pub async fn run(mut self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (Outcome, String) {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
+        let mut outside = Outside { deadline, ears: self.user.hears() };
         let begin = words.map_or(Input::Begin, Input::Said);
         let mut queue: VecDeque<Effect> = first.map(Effect::Keep).into_iter().chain(task.step(begin)).collect();
         let mut tools = Running::default();
         let mut outputs: Outputs = mpsc::channel(64);
-        let mut question = None;
+        let mut open = None;
         loop {
             while let Some(effect) = queue.pop_front() {
                 match effect {
                     Effect::Keep(record) => {
-                        if let Err(error) = self.store.append(&record) {
-                            return (Outcome::StoreFailed, error.to_string());
+                        if let Err(ended) = keep(self.store, self.user, &record) {
+                            return ended;
                         }
-                        self.user.show(TaskEvent::Record(&record));
                     }
-                    Effect::Ask => queue.extend(self.ask(task, deadline).await),
+                    Effect::Ask => match self.ask(task, &mut outside).await {
+                        Ok(effects) => queue.extend(effects),
+                        Err(ended) => return ended,
+                    },
                     Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
                     Effect::Run(permit) => self.start(task, permit, &mut tools, &outputs.0),
-                    Effect::Question(asked) => question = Some(self.previewed(task, asked)),
+                    Effect::Question(asked) => {
+                        open = Some(Open { question: self.previewed(task, asked), shown: false });
+                    }
+                    Effect::Withdraw => open = None,
                     Effect::Stop => {
-                        question = None;
+                        open = None;
                         tools.stop().await;
                     }
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
             }
-            let input = match self.wait(&mut tools, &mut outputs.1, question.as_ref(), deadline).await {
+            let input = match self.wait(&mut tools, &mut outputs.1, open.as_mut(), &mut outside).await {
                 Happening::Output(call, text) => {
                     self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
                     continue;
@@ -132,9 +178,15 @@ impl Driver<'_> {
                     Input::Ran(call, output)
                 }
                 Happening::Replied(reply) => {
-                    question = None;
+                    open = None;
                     Input::Replied(reply)
                 }
+                Happening::Heard(Heard::Replied(call, reply)) => {
+                    // It may have been withdrawn while the answer was on its way.
+                    let Some(_) = open.take_if(|open| open.question.call() == Some(&call)) else { continue };
+                    Input::Replied(reply)
+                }
+                Happening::Heard(heard) => heard.input(),
                 Happening::Cancelled => Input::Cancel,
                 Happening::Expired => Input::Expired,
             };
@@ -142,30 +194,48 @@ impl Driver<'_> {
         }
     }
 
-    async fn ask(&mut self, task: &mut Task, deadline: Option<Instant>) -> Vec<Effect> {
+    /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
+    async fn ask(&mut self, task: &mut Task, outside: &mut Outside) -> Result<Vec<Effect>, Ended> {
         let request = task.request();
         let summarising = task.is_summarising();
         self.user.show(TaskEvent::Moment(asking(task)));
-        let (user, cancel) = (&mut *self.user, &self.cancel);
+        let (model, cancel, store) = (self.model, &self.cancel, &mut *self.store);
+        // The answer and the words take turns at it; both are polled here, so nobody ever waits for the lock.
+        let desk = Mutex::new((&mut *self.user, task));
         let mut sink = |event: Event<'_>| {
+            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
             // A summary is for the model: its record has it whole.
             if !summarising {
-                user.show(TaskEvent::Moment(Moment::Delta(event)));
+                desk.0.show(TaskEvent::Moment(Moment::Delta(event)));
             }
-            task.step(Input::Event(event));
+            desk.1.step(Input::Event(event));
         };
-        let answer: Result<Result<(), ModelError>, Input<'_>> = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(Input::Cancel),
-            () = until(deadline) => Err(Input::Expired),
-            answer = self.model.answer(&request, &mut sink) => Ok(answer),
+        let mut answer = model.answer(&request, &mut sink);
+        let input = loop {
+            let heard = tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Input::Cancel,
+                () = until(outside.deadline) => break Input::Expired,
+                Some(heard) = outside.hear() => heard,
+                answer = &mut answer => break answer.map_or_else(Input::Failed, |()| Input::Answered),
+            };
+            match heard {
+                // No question is open.
+                Heard::Replied(..) => {}
+                Heard::Said(_) | Heard::Left => {
+                    let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+                    for effect in desk.1.step(heard.input()) {
+                        let Effect::Keep(record) = effect else { continue };
+                        keep(store, desk.0, &record)?;
+                    }
+                }
+                Heard::Steered(_) | Heard::Cancelled => break heard.input(),
+            }
         };
+        drop(answer);
         drop(request);
-        task.step(match answer {
-            Ok(Ok(())) => Input::Answered,
-            Ok(Err(error)) => Input::Failed(error),
-            Err(input) => input,
-        })
+        let (_, task) = desk.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(task.step(input))
     }
 
     fn weigh(&self, task: &mut Task, id: CallId) -> Vec<Effect> {
@@ -218,24 +288,29 @@ impl Driver<'_> {
         &mut self,
         tools: &mut Running,
         outputs: &mut mpsc::Receiver<(CallId, String)>,
-        question: Option<&Question>,
-        deadline: Option<Instant>,
+        open: Option<&mut Open>,
+        outside: &mut Outside,
     ) -> Happening {
-        let Some(question) = question else {
+        let deadline = outside.deadline;
+        let Some(Open { question, shown }) = open else {
             return tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => Happening::Cancelled,
                 () = until(deadline) => Happening::Expired,
+                Some(heard) = outside.hear() => Happening::Heard(heard),
                 Some((call, text)) = outputs.recv() => Happening::Output(call, text),
                 Some((call, output)) = tools.next() => Happening::Ran(call, output),
             };
         };
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.
-        self.user.show(TaskEvent::Moment(Moment::Question(question)));
+        if !std::mem::replace(shown, true) {
+            self.user.show(TaskEvent::Moment(Moment::Question(question)));
+        }
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Happening::Cancelled,
             () = until(deadline) => Happening::Expired,
+            Some(heard) = outside.hear() => Happening::Heard(heard),
             reply = self.user.ask(question) => Happening::Replied(reply),
         }
     }
@@ -245,6 +320,25 @@ impl Driver<'_> {
         while let Ok((call, text)) = outputs.try_recv() {
             self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
         }
+    }
+}
+
+impl Heard {
+    fn input(self) -> Input<'static> {
+        match self {
+            Self::Said(text) => Input::Said(text),
+            Self::Steered(text) => Input::Steered(text),
+            Self::Replied(_, reply) => Input::Replied(reply),
+            Self::Left => Input::Left,
+            Self::Cancelled => Input::Cancel,
+        }
+    }
+}
+
+impl Outside {
+    /// What the user says next; `None`: there is nobody who could say anything. Dropping the future loses nothing.
+    async fn hear(&mut self) -> Option<Heard> {
+        self.ears.as_mut()?.recv().await
     }
 }
 
@@ -295,6 +389,13 @@ impl<F: Future<Output = ToolOutput>> Future for Guarded<F> {
             }
         }
     }
+}
+
+/// Keeps a record, then shows it.
+fn keep(store: &mut dyn Store, user: &mut dyn User, record: &Record) -> Result<(), Ended> {
+    store.append(record).map_err(|error| (Outcome::StoreFailed, error.to_string()))?;
+    user.show(TaskEvent::Record(record));
+    Ok(())
 }
 
 async fn until(deadline: Option<Instant>) {

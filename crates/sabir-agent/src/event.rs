@@ -2,10 +2,10 @@
 //!
 //! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
 //! `kind`; there are fourteen kinds in all, and no delta repeats what came before. An `answered` record holds the
-//! whole answer once more, since the journal keeps no deltas.
+//! whole answer once more, since the journal keeps no deltas. `docs/events.schema.json` says what each holds; a test keeps it true.
 
-use sabir_call::{CallId, Event};
-use serde::Serialize;
+use sabir_call::{CallId, Event, Fault};
+use serde::{Serialize, Serializer};
 
 use crate::record::Record;
 
@@ -33,7 +33,7 @@ pub enum Moment<'a> {
         full: Option<u64>,
     },
     /// A piece of the answer. Calls are not checked yet.
-    Delta(Event<'a>),
+    Delta(#[serde(serialize_with = "delta")] Event<'a>),
     /// A piece of a running tool's output.
     Output {
         /// The call.
@@ -50,6 +50,19 @@ pub enum Moment<'a> {
     },
     /// The user is asked.
     Question(&'a Question),
+}
+
+/// A fault has a kind of its own, which must not stand beside that of the moment.
+fn delta<S: Serializer>(event: &Event<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Told<'a> {
+        event: &'static str,
+        fault: &'a Fault,
+    }
+    match event {
+        Event::Fault(fault) => Told { event: "fault", fault }.serialize(serializer),
+        event => event.serialize(serializer),
+    }
 }
 
 /// What the user is asked.
@@ -95,6 +108,16 @@ pub enum Question {
         /// Why the user is asked.
         reason: String,
     },
+}
+
+impl Question {
+    /// The call that it is about, where it is about one.
+    pub fn call(&self) -> Option<&CallId> {
+        match self {
+            Self::Approval { call, .. } | Self::Followup { call, .. } | Self::Completion { call, .. } => Some(call),
+            Self::Next { .. } => None,
+        }
+    }
 }
 
 /// A narrow rule that would answer questions of a kind in the rest of the task.

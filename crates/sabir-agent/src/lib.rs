@@ -43,14 +43,14 @@ mod task;
 mod tool;
 
 pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
-pub use drive::{Cancel, Driver, User};
+pub use drive::{Cancel, Driver, Heard, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{
     Answered, Author, Check, Compacted, Failed, Judge, Outcome, Record, Shift, Speaker, Start, Store, StoreError,
-    TaskId, Verdict, Why,
+    TaskId, Verdict, When, Why,
 };
 pub use task::{
     Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,

@@ -48,6 +48,9 @@ pub enum Record {
         by: Speaker,
         /// What.
         text: String,
+        /// When the model reads it. Earlier versions said nothing while an answer was written.
+        #[serde(default, skip_serializing_if = "When::is_next")]
+        when: When,
     },
     /// The model answered in full.
     Answered(Answered),
@@ -274,6 +277,24 @@ pub enum Speaker {
     User,
     /// Sabir: a reminder.
     Sabir,
+}
+
+/// When the model reads what was said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// With what it is asked next.
+    #[default]
+    Next,
+    /// An answer was being written to a request that did not hold the words: they stand behind that answer. Where it never
+    /// comes, they are read with what is asked next.
+    Later,
+}
+
+impl When {
+    fn is_next(&self) -> bool {
+        *self == Self::Next
+    }
 }
 
 /// Whether a call may run.

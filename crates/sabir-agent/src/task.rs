@@ -14,6 +14,7 @@ mod charge;
 mod check;
 mod compaction;
 mod completion;
+mod counts;
 mod cycles;
 mod digest;
 mod failure;
@@ -24,17 +25,18 @@ mod tests;
 mod todos;
 mod turn;
 mod view;
+mod words;
 
 use sabir_call::{
-    CallId, CallResult, Cost, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink, StopReason,
+    CallId, CallResult, Draft, Ending, Event, Message, ModelError, Part, Prices, Request, Role, Sink, StopReason,
     ToolSet,
 };
-use sabir_check::{Checker, Repairs, Repetition};
+use sabir_check::{Checker, Repairs};
 
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
-use crate::record::{Author, Outcome, Record, Speaker, Start, Verdict, Why};
+use crate::record::{Author, Outcome, Record, Speaker, Start, Verdict, When, Why};
 use crate::tool::{Access, ToolOutput};
 
 use calls::Turn;
@@ -42,11 +44,12 @@ use charge::Charge;
 pub use charge::Totals;
 pub use check::Conditions;
 pub use compaction::{Filling, Preview};
-use cycles::Cycles;
+use counts::Counts;
 pub use limits::Limits;
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
+pub use words::Attended;
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -80,26 +83,23 @@ pub struct Settings {
     pub prices: Prices,
 }
 
-/// Whether somebody can be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attended {
-    /// A user is there.
-    Yes,
-    /// Nobody is: asking means denying.
-    No,
-}
-
 /// What the machine is told.
 #[derive(Debug, Clone)]
 pub enum Input<'a> {
     /// Go on: after the task was made, or made again from its records.
     Begin,
-    /// Go on, with these words of the user's.
+    /// These words of the user's. At first: go on, with them. Later, at any moment: they are kept at once, and read by the model
+    /// behind all that it was shown and writes now. They answer no question but the one for words ([`Question::Next`]).
     Said(String),
     /// Compact the context of a task that does not go on, with a summary by whom. A model is then to be asked, once.
     Compact(Author),
     /// Go back on the last compaction of a task that does not go on.
     Restore,
+    /// As `Said`, but at once: the answer that is being written, the calls that have not begun and the open question are given
+    /// up. Tools that run go on, and the model is asked when they are done.
+    Steered(String),
+    /// From now on nobody can be asked ([`Attended::No`]). What is asked about is denied.
+    Left,
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -131,6 +131,8 @@ pub enum Effect {
     Run(Permit),
     /// Ask the user.
     Question(Question),
+    /// Take the open question back.
+    Withdraw,
     /// Drop whatever is under way: the request, the running tools, the question.
     Stop,
     /// The task is over, for now.
@@ -165,6 +167,8 @@ pub struct Task {
     question: Option<Question>,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
+    /// What was said while an answer was written.
+    waiting: Vec<String>,
 }
 
 /// What the machine waits for.
@@ -180,35 +184,6 @@ enum Phase {
     Acting,
     /// For nothing.
     Over,
-}
-
-/// Everything that is counted. All of it follows from the records.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Counts {
-    turns: u32,
-    /// Those before the task was resumed.
-    earlier_turns: u32,
-    mistakes: u32,
-    without_call: u32,
-    failures: u32,
-    denials: u32,
-    /// Completions that were understood and refused, since the user last said something.
-    refusals: u32,
-    /// The same calls again and again, since the user last said something.
-    cycles: Cycles,
-    /// What was spent since the task was begun or resumed.
-    spent: Cost,
-    tokens: u64,
-    /// The mistakes that the model was told of.
-    told: Repetition,
-}
-
-impl Counts {
-    /// The user's words begin a new count of what goes wrong.
-    fn hear_user(&mut self) {
-        (self.mistakes, self.without_call, self.refusals) = (0, 0, 0);
-        self.cycles = Cycles::default();
-    }
 }
 
 impl Task {
@@ -259,6 +234,7 @@ impl Task {
             listed: Listed::default(),
             question: None,
             stop: None,
+            waiting: Vec::new(),
         }
     }
 
@@ -310,12 +286,11 @@ impl Task {
         let mut effects = Vec::new();
         match (self.phase, input) {
             (Phase::Paused, Input::Begin) => self.begin(&mut effects),
-            (Phase::Paused, Input::Said(text)) => {
-                self.keep(Record::Said { by: Speaker::User, text }, &mut effects);
-                self.begin(&mut effects);
-            }
             (Phase::Paused, Input::Compact(by)) => self.compact_by_hand(by, &mut effects),
             (Phase::Paused, Input::Restore) => self.restore(&mut effects),
+            (_, Input::Said(text)) => self.said(text, &mut effects),
+            (_, Input::Steered(text)) => self.steered(text, &mut effects),
+            (_, Input::Left) => self.left(&mut effects),
             (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
                 self.summarised(why, input, &mut effects);
             }
@@ -336,8 +311,8 @@ impl Task {
     /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
     fn apply(&mut self, record: &Record) {
         match record {
-            Record::Started(start) => self.hear(&start.prompt),
-            Record::Said { by, text } => {
+            Record::Started(start) => self.hear(Speaker::User, &start.prompt),
+            Record::Said { by, text, when } => {
                 match by {
                     Speaker::User => {
                         self.counts.hear_user();
@@ -345,7 +320,10 @@ impl Task {
                     }
                     Speaker::Sabir => self.counts.cycles.note_told(),
                 }
-                self.hear(text);
+                match when {
+                    When::Next => self.hear(*by, text),
+                    When::Later => self.waiting.push(text.clone()),
+                }
             }
             Record::Answered(answered) => {
                 self.counts.turns = self.counts.turns.saturating_add(1);
@@ -365,11 +343,13 @@ impl Task {
                         self.past.push(Role::Assistant, answered.parts.clone());
                     }
                 }
+                self.hear_waiting();
             }
             Record::Failed(failed) => {
                 self.take_charge(Charge::of_failed(failed));
                 self.counts.failures = self.counts.failures.saturating_add(1);
                 self.draft = Draft::default();
+                self.hear_waiting();
             }
             Record::Judged { call, verdict: Verdict::Deny, by, reason } => {
                 if let Some(turn) = &mut self.turn {
@@ -384,7 +364,10 @@ impl Task {
             }
             Record::Result(result) => self.take_result(result),
             Record::Context(shift) => self.take_shift(shift),
-            Record::Ended { .. } => self.phase = Phase::Over,
+            Record::Ended { .. } => {
+                self.phase = Phase::Over;
+                self.hear_waiting();
+            }
         }
     }
 
@@ -424,15 +407,6 @@ impl Task {
         }
     }
 
-    /// Words that the model is to read next: joined to the message that is already waiting for it, or to the results of
-    /// the calls that are open.
-    fn hear(&mut self, text: &str) {
-        if let Some(turn) = &mut self.turn {
-            return turn.hear(text);
-        }
-        self.past.hear(text);
-    }
-
     /// Applies a record and has it kept.
     fn keep(&mut self, record: Record, effects: &mut Vec<Effect>) {
         self.apply(&record);
@@ -440,6 +414,7 @@ impl Task {
     }
 
     fn begin(&mut self, effects: &mut Vec<Effect>) {
+        self.lose_answer(effects);
         self.phase = Phase::Acting;
         let waits = self.history().last().is_some_and(|message| message.role == Role::User);
         self.tell_context(effects);
@@ -471,12 +446,15 @@ impl Task {
         let draft = std::mem::take(&mut self.draft);
         let answered = self.judge_answer(draft);
         let feedback = answered.feedback.clone();
-        let has_calls = !answered.checks.is_empty();
+        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.waiting.is_empty());
         self.keep(Record::Answered(answered), effects);
-        if !has_calls {
-            return self.without_call(feedback, effects);
+        if has_calls {
+            self.advance(effects);
+        } else if spoken_to {
+            self.answer_words(feedback, effects);
+        } else {
+            self.without_call(feedback, effects);
         }
-        self.advance(effects);
     }
 
     /// Ends the task for now. Calls that have not begun keep waiting: a resumed task goes on with them.
@@ -494,6 +472,6 @@ impl Task {
 
     /// Says something to the model on Sabir's behalf.
     fn remind(&mut self, text: String, effects: &mut Vec<Effect>) {
-        self.keep(Record::Said { by: Speaker::Sabir, text }, effects);
+        self.keep(Record::Said { by: Speaker::Sabir, text, when: When::Next }, effects);
     }
 }

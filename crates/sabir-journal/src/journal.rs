@@ -332,7 +332,7 @@ mod tests {
     }
 
     fn append(journal: &mut Journal) -> String {
-        let said = Record::Said { by: Speaker::User, text: "x".to_owned() };
+        let said = Record::Said { by: Speaker::User, text: "x".to_owned(), when: sabir_agent::When::Next };
         journal.append(&said).unwrap_err().to_string()
     }
 

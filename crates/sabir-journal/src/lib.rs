@@ -41,14 +41,14 @@
 //! The functions block, for about as long as the disk takes to sync. They never read a clock or the environment.
 //!
 //! ```
-//! use sabir_agent::{Record, Speaker, Store, TaskId};
+//! use sabir_agent::{Record, Speaker, Store, TaskId, When};
 //! use sabir_journal::Journal;
 //!
 //! let folder = tempfile::tempdir()?;
 //! let (task, clock) = (TaskId::new("task-1"), || 1_700_000_000_000);
 //!
 //! let mut journal = Journal::create(folder.path(), &task, clock)?;
-//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned() })?;
+//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned(), when: When::Next })?;
 //! drop(journal);
 //!
 //! let (_journal, entries, recovery) = Journal::open(folder.path(), &task, clock)?;

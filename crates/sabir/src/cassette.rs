@@ -11,10 +11,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
 
-use sabir_agent::{Context, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
+use sabir_agent::{Context, Heard, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
 use sabir_call::{CallId, Dollars, Prices};
 use sabir_model::{Cassette, HttpModel, Player, Recorder, Renewal, Renewing, Secret};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::exit::Failure;
 use crate::print;
@@ -173,6 +174,10 @@ impl User for Taped<'_> {
             _ => {}
         }
         self.user.show(event);
+    }
+
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.user.hears()
     }
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {

@@ -40,7 +40,8 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) task: TaskOptions,
-    /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed.
+    /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed. Lines typed while
+    /// it works are read in their turn, `/now WORDS` at once; `/quit` leaves when it is your turn.
     pub(crate) words: Vec<String>,
 }
 
@@ -137,11 +138,11 @@ pub(crate) enum Command {
     },
     /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
     /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
-    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), provider APIs (`help wires`), or the gateway
-    /// (`help gateway`).
+    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), tasks without a terminal (`help headless`,
+    /// `help events`), provider APIs (`help wires`), or the gateway (`help gateway`).
     Help {
-        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `gateway`, `lints`, `modes`,
-        /// `policy` or `wires`.
+        /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `events`, `gateway`, `headless`,
+        /// `lints`, `modes`, `policy` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -204,6 +205,15 @@ pub(crate) struct TapeOptions {
     pub(crate) replay: Option<PathBuf>,
 }
 
+/// Tasks that a program attends.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ControlOptions {
+    /// Read control lines from standard input, one JSON object each: messages, approvals, answers, a cancel. Needs `--output
+    /// events`, on which questions come. `sabir help headless` says all of it.
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
+    pub(crate) control: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
@@ -214,8 +224,10 @@ pub(crate) struct RunArguments {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) tape: TapeOptions,
-    /// What to do; a replay knows it.
-    #[arg(required_unless_present = "replay")]
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
+    /// What to do; a replay knows it, and with `--control` the first message may say it.
+    #[arg(required_unless_present_any = ["replay", "control"])]
     pub(crate) words: Vec<String>,
 }
 
@@ -228,6 +240,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) output: Option<Output>,
     #[command(flatten)]
     pub(crate) tape: TapeOptions,
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,

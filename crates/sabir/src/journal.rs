@@ -44,7 +44,7 @@ fn words(record: &sabir_agent::Record) -> String {
     use sabir_call::Part;
     let text = match record {
         Record::Started(start) => format!("in {}\n> {}\n", start.workspace, start.prompt),
-        Record::Said { by: sabir_agent::Speaker::User, text } => format!("> {text}\n"),
+        Record::Said { by: sabir_agent::Speaker::User, text, .. } => format!("> {text}\n"),
         Record::Answered(answered) => {
             let texts = answered.parts.iter().filter_map(|part| match part {
                 Part::Text { text } => Some(format!("{}\n", text.trim_end())),

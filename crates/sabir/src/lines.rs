@@ -3,20 +3,38 @@
 //! Lines end up in files and logs, so secrets are taken out of them. What comes in pieces (words, arguments, the output of a command)
 //! is looked through as one text each: where a piece ends in what may begin a secret, that much is held until the next piece, or the
 //! end of that text, says what it is.
+//!
+//! Small pieces of an answer are put together, so that lines do not weigh more than what they say. How long is a matter of bytes
+//! and never of time: the same answer makes the same lines, however it arrives.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use sabir_agent::{Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::{Heard, Moment, Question, Record, Reply, TaskEvent, User};
 use sabir_call::redact::Redactor;
 use sabir_call::{CallId, Event};
 
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+use crate::controls::Controls;
 use crate::print;
+
+/// The fewest bytes of a delta, unless its text ends or something else comes.
+const ENOUGH: usize = 96;
 
 /// A watcher that prints lines.
 #[derive(Debug, Default)]
 pub(crate) struct EventLines {
     open: Vec<(Text, Redactor)>,
+    /// A delta that is not long enough for a line.
+    held: Option<(Text, String)>,
+    /// The program that answers, if there is one.
+    controls: Option<Controls>,
+    /// How long an approval waits for its answer, and until when the open one does.
+    patience: Option<Duration>,
+    until: Option<Instant>,
 }
 
 /// A text that comes in pieces.
@@ -31,22 +49,51 @@ enum Text {
 
 impl User for EventLines {
     fn show(&mut self, event: TaskEvent<'_>) {
+        if let Some(controls) = &mut self.controls {
+            controls.note(&event);
+        }
+        if let TaskEvent::Moment(Moment::Question(question)) = event {
+            let patience = self.patience.filter(|_| matches!(question, Question::Approval { .. }));
+            self.until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        }
         self.lines(event, &mut |event| print::redacted(&event));
     }
 
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.controls.as_mut().and_then(Controls::ears)
+    }
+
     fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(std::future::ready(Reply::Leave))
+        let (attended, until, patience) = (self.controls.is_some(), self.until, self.patience.unwrap_or_default());
+        Box::pin(async move {
+            match until {
+                _ if !attended => Reply::Leave,
+                // The answer is heard among the other lines.
+                None => std::future::pending().await,
+                Some(until) => {
+                    tokio::time::sleep_until(until).await;
+                    Reply::No(format!("nobody answered within {} seconds", patience.as_secs()))
+                }
+            }
+        })
     }
 }
 
 impl EventLines {
+    /// With a program that may answer.
+    pub(crate) fn new(controls: Option<Controls>, patience: Option<Duration>) -> Self {
+        Self { controls, patience, ..Self::default() }
+    }
+
     /// Hands on what is to be printed for an event.
     fn lines(&mut self, event: TaskEvent<'_>, line: &mut dyn FnMut(TaskEvent<'_>)) {
         // The raw text would repeat what the deltas say.
         if matches!(event, TaskEvent::Moment(Moment::Delta(Event::Source { .. }))) {
             return;
         }
-        for (text, mut redactor) in self.open.extract_if(.., |(text, _)| text.ends_with(&event)) {
+        let Self { open, held, .. } = self;
+        let line = &mut |event: TaskEvent<'_>| put_together(held, event, line);
+        for (text, mut redactor) in open.extract_if(.., |(text, _)| text.ends_with(&event)) {
             text.line(&redactor.rest(), line);
         }
         // A seal is of this machine and folder, and the same task has the same events elsewhere.
@@ -54,13 +101,34 @@ impl EventLines {
             return line(TaskEvent::Record(&Record::Running { call: call.clone(), seal: None }));
         }
         let Some((text, piece)) = Text::of(&event) else { return line(event) };
-        let at = self.open.iter().position(|(open, _)| *open == text).unwrap_or_else(|| {
-            self.open.push((text.clone(), Redactor::default()));
-            self.open.len() - 1
+        let at = open.iter().position(|(open, _)| *open == text).unwrap_or_else(|| {
+            open.push((text.clone(), Redactor::default()));
+            open.len() - 1
         });
-        if let Some((_, redactor)) = self.open.get_mut(at) {
+        if let Some((_, redactor)) = open.get_mut(at) {
             text.line(&redactor.text(piece), line);
         }
+    }
+}
+
+/// Holds a delta until it is long enough, and hands it on before anything else.
+fn put_together(held: &mut Option<(Text, String)>, event: TaskEvent<'_>, line: &mut dyn FnMut(TaskEvent<'_>)) {
+    let delta = Text::of(&event).filter(|(text, _)| !matches!(text, Text::Output(_)));
+    if let (Some((text, piece)), Some((of, all))) = (&delta, held.as_mut())
+        && of == text
+    {
+        all.push_str(piece);
+    } else {
+        if let Some((text, all)) = held.take() {
+            text.line(&all, line);
+        }
+        match delta {
+            Some((text, piece)) => *held = Some((text, piece.to_owned())),
+            None => line(event),
+        }
+    }
+    if let Some((text, all)) = held.take_if(|(_, all)| all.len() >= ENOUGH) {
+        text.line(&all, line);
     }
 }
 

@@ -7,6 +7,7 @@ mod cassette;
 mod cli;
 mod config;
 mod context;
+mod controls;
 mod crash;
 mod dialects;
 mod doctor;

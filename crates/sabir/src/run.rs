@@ -13,19 +13,32 @@ use serde_json::json;
 use crate::cassette::{self, Nowhere, Tape, Taped, Told};
 use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions};
 use crate::config::{self, Chosen, Config};
+use crate::controls::{Controls, Lines};
 use crate::exit::{Exit, Failure};
 use crate::lines::EventLines;
 use crate::screen::{Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
-use crate::{print, sandbox, spent, typed};
+use crate::{controls, print, sandbox, spent, typed};
+
+/// How a task is shown, and to whom.
+type Watcher = (Option<Output>, Box<dyn User>);
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let (options, tape, output) = (&arguments.task, &arguments.tape, Some(arguments.output));
-    let words = arguments.words.join(" ");
+    let mut words = arguments.words.join(" ");
+    if arguments.control.control {
+        let mut lines = controlled(output)?;
+        if words.trim().is_empty() {
+            // As for a user: who has no model hears of it first.
+            Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+            words = controls::first_message(&mut lines)?;
+        }
+        return begin(options, words, output, tape, Some(lines));
+    }
     match &tape.replay {
-        None => begin(options, words, output, tape),
+        None => begin(options, words, output, tape, None),
         Some(file) => {
             let (cassette, mut told) = cassette::read(file)?;
             if !told.records.is_empty() {
@@ -45,7 +58,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
 pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exit, Failure> {
     let prompt = words.join(" ");
     if !prompt.trim().is_empty() {
-        return begin(options, prompt, None, &TapeOptions::default());
+        return begin(options, prompt, None, &TapeOptions::default(), None);
     }
     // Whoever has no model should hear of it before he has typed anything.
     Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
@@ -55,10 +68,24 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
     if line.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
-    begin(options, line.trim().to_owned(), None, &TapeOptions::default())
+    begin(options, line.trim().to_owned(), None, &TapeOptions::default(), None)
 }
 
-fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &TapeOptions) -> Result<Exit, Failure> {
+/// The control lines, which only whoever reads the events can write.
+fn controlled(output: Option<Output>) -> Result<Lines, Failure> {
+    if output == Some(Output::Events) {
+        return Ok(Lines::default());
+    }
+    Err(Failure::usage("--control needs --output events: questions are asked there"))
+}
+
+fn begin(
+    options: &TaskOptions,
+    prompt: String,
+    output: Option<Output>,
+    tape: &TapeOptions,
+    lines: Option<Lines>,
+) -> Result<Exit, Failure> {
     if prompt.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what"));
     }
@@ -72,12 +99,12 @@ fn begin(options: &TaskOptions, prompt: String, output: Option<Output>, tape: &T
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
-    let attended = attended(output);
+    let attended = attended(output, lines.as_ref());
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape), patience)
+    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
 }
 
 /// `sabir resume`.
@@ -86,6 +113,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
         return Err(Failure::usage("only tasks that nobody attends are recorded and replayed: give --output"));
     }
+    let lines = arguments.control.control.then(|| controlled(output)).transpose()?;
     let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
     if let Some(file) = &tape.replay {
         return resume_replay(arguments, file, words);
@@ -118,12 +146,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
-    let settings = bench.settings(&chosen.id, attended(output));
+    let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, (output, tape), patience)
+    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
 }
 
 /// A resumed task is locked to its protocol.
@@ -189,7 +217,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         let cancel = bench.cancel.clone();
         player.on_dropped(move || cancel.cancel());
     }
-    let settings = bench.settings(&told.model, attended(output));
+    let settings = bench.settings(&told.model, attended(output, None));
     let Told { start, records, words, .. } = told;
     let (task, first) = if records.is_empty() {
         let (task, first) = Task::new(start, settings);
@@ -199,7 +227,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     };
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, (output, tape), patience)
+    watch(&bench, &mut open, &model, tape, user(output, None, patience))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -215,8 +243,23 @@ fn newest(folder: &Path, workspace: &Path) -> Result<TaskId, Failure> {
         .ok_or_else(|| Failure::usage("there is no task that could be resumed in this folder; `sabir tasks` lists all"))
 }
 
-fn attended(output: Option<Output>) -> Attended {
-    if output.is_none() { Attended::Yes } else { Attended::No }
+fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
+    match (output, lines) {
+        (None, _) => Attended::Yes,
+        (Some(_), Some(_)) => Attended::Program,
+        (Some(_), None) => Attended::No,
+    }
+}
+
+/// The right eyes for a task.
+fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>) -> Watcher {
+    let user: Box<dyn User> = match output {
+        Some(Output::Json) => Box::new(Silent),
+        Some(Output::Events) => Box::new(EventLines::new(lines.map(Controls::listen), patience)),
+        Some(Output::Text) => Box::new(Progress::default()),
+        None => Box::new(Terminal::new(patience)),
+    };
+    (output, user)
 }
 
 fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
@@ -239,8 +282,8 @@ fn watch(
     bench: &Bench,
     open: &mut Open,
     model: &dyn Model,
-    (output, mut tape): (Option<Output>, Tape),
-    patience: Option<Duration>,
+    mut tape: Tape,
+    (output, mut user): Watcher,
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
     let (sandbox, workspace) = (&bench.means.sandbox, &bench.workspace);
@@ -249,12 +292,6 @@ fn watch(
     if bench.means.keeper.is_none() {
         print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
     }
-    let mut user: Box<dyn User> = match output {
-        Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines::default()),
-        Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new(patience)),
-    };
     let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
     let completed = end.outcome == Outcome::Completed;
     if matches!(output, None | Some(Output::Text)) {

@@ -140,7 +140,7 @@ impl Painter {
             }
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),
             Record::Result(result) => self.result(result),
-            Record::Said { by: sabir_agent::Speaker::Sabir, text } => {
+            Record::Said { by: sabir_agent::Speaker::Sabir, text, .. } => {
                 self.line(&format!("the model is told:\n{}\n", print::indented(text)))
             }
             _ => String::new(),

@@ -1,18 +1,19 @@
 //! The plain interactive mode: line by line, streaming.
 //!
-//! A line that was typed before a question stood there never answers it: it waits, and goes to the model when it is the user's
-//! turn. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
+//! A line that was typed before a question stood there never answers it: like all that is typed while the task works it is said to
+//! the model, which reads it behind what it is doing; `/now WORDS` has it read at once. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Proposal, Question, Reply, TaskEvent, User};
+use sabir_agent::{Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::print;
 use crate::screen::Painter;
 use crate::shown::{exactly, first_lines, in_part};
-use crate::typed::Typed;
+use crate::typed::{self, Typed};
 
 /// How much of what a call would write is shown before the user is asked.
 const SHOWN_LINES: usize = 120;
@@ -29,35 +30,54 @@ pub(crate) struct Terminal {
     typed: Typed,
     /// How long an approval waits for its answer.
     patience: Option<Duration>,
+    /// The question for which lines count.
+    asked: Option<Question>,
+    /// Whether it is not the user's turn.
+    works: bool,
 }
 
 impl Terminal {
     pub(crate) fn new(patience: Option<Duration>) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(), patience }
+        Self { painter: Painter::default(), typed: Typed::new(), patience, asked: None, works: false }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
-        let any = matches!(question, Question::Next { .. });
-        if any {
-            while let Some(line) = self.typed.early() {
-                if let Some(reply) = reply(question, line.trim()) {
-                    return reply;
+        // Words that came meanwhile do not end a question: it stands there already.
+        if self.asked.as_ref() != Some(question) {
+            if matches!(question, Question::Next { .. }) {
+                if !self.typed.await_words() {
+                    return Reply::Leave;
                 }
+                print::err(prompt(question));
+            } else {
+                if Typed::is_terminal() {
+                    tokio::time::sleep(SETTLE).await;
+                }
+                self.typed.await_answer(|| print::err(prompt(question)));
             }
-            print::err(prompt(question));
-        } else {
-            if Typed::is_terminal() {
-                tokio::time::sleep(SETTLE).await;
-            }
-            self.typed.await_answer(|| print::err(prompt(question)));
+            self.asked = Some(question.clone());
         }
         loop {
-            let line = if any { self.typed.line().await } else { self.typed.answer().await };
-            let Some(line) = line else { return Reply::Leave };
+            let Some(line) = self.typed.answer().await else { return Reply::Leave };
             match reply(question, line.trim()) {
                 Some(reply) => return reply,
                 None => print::err(prompt(question)),
             }
+        }
+    }
+
+    /// Nothing is asked any more.
+    fn go_on(&mut self) {
+        if self.asked.take().is_some() {
+            self.typed.go_on();
+        }
+    }
+
+    /// What the user said is shown where it does not stand on his screen as an answer.
+    fn heard(&mut self, text: &str) {
+        if self.works {
+            let text = print::indented(text);
+            print::err(&print::visible(&format!("\nqueued:\n{text}\n")));
         }
     }
 
@@ -68,6 +88,7 @@ impl Terminal {
         match tokio::time::timeout(patience, self.answer(question)).await {
             Ok(reply) => reply,
             Err(_) => {
+                self.go_on();
                 print::err("\nno answer in time: not allowed\n");
                 Reply::No(format!("nobody answered within {} seconds", patience.as_secs()))
             }
@@ -77,10 +98,23 @@ impl Terminal {
 
 impl User for Terminal {
     fn show(&mut self, event: TaskEvent<'_>) {
-        print::err(&self.painter.paint(event));
-        if let TaskEvent::Moment(sabir_agent::Moment::Question(question)) = event {
-            print::err(&print::visible(&describe(question)));
+        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, .. }) = event {
+            return self.heard(text);
         }
+        self.go_on();
+        print::err(&self.painter.paint(event));
+        match event {
+            TaskEvent::Moment(Moment::Asking { .. }) => self.works = true,
+            TaskEvent::Moment(Moment::Question(question)) => {
+                self.works = !matches!(question, Question::Next { .. });
+                print::err(&print::visible(&describe(question)));
+            }
+            _ => {}
+        }
+    }
+
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.typed.words()
     }
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
@@ -138,7 +172,7 @@ fn reply(question: &Question, line: &str) -> Option<Reply> {
     let word = line.to_lowercase();
     let (yes, no) = (matches!(word.as_str(), "y" | "yes"), matches!(word.as_str(), "n" | "no"));
     match question {
-        _ if matches!(line, "/quit" | "/exit") => Some(Reply::Leave),
+        _ if typed::is_leave(line) => Some(Reply::Leave),
         _ if line.is_empty() => None,
         Question::Approval { .. } if yes => Some(Reply::Yes),
         Question::Approval { .. } if no => Some(Reply::No(String::new())),

@@ -5,10 +5,10 @@ use sabir_call::{Call, CallId, CallResult, Ending, Part};
 use crate::control;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit, Seal};
-use crate::record::{Answered, Judge, Record, Verdict};
+use crate::record::{Answered, Judge, Record, Speaker, Verdict};
 use crate::tool::{Access, ToolOutput};
 
-use super::{Attended, Effect, Task, approval};
+use super::{Effect, Task, approval};
 
 /// The result of a completion whose check did not come to its end, or which was shown and not answered.
 const UNCHECKED: &str = "Not completed: this was interrupted. Complete again when the task is done.";
@@ -21,7 +21,7 @@ pub(crate) struct Turn {
     /// What the model is to be told of mistakes that belong to no call.
     feedback: Option<String>,
     /// What was said while the calls were open.
-    said: Vec<String>,
+    said: Vec<(Speaker, String)>,
 }
 
 #[derive(Debug)]
@@ -74,7 +74,8 @@ impl Turn {
     pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<Part>)> {
         let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
         let mut answers: Vec<_> = results?.into_iter().map(Part::Result).collect();
-        answers.extend(self.feedback.take().into_iter().chain(self.said.drain(..)).map(Part::text));
+        let said = self.said.drain(..).map(|(_, text)| text);
+        answers.extend(self.feedback.take().into_iter().chain(said).map(Part::text));
         Some((std::mem::take(&mut self.parts), answers))
     }
 
@@ -89,13 +90,19 @@ impl Turn {
     }
 
     /// Words that the model is to read with the results.
-    pub(super) fn hear(&mut self, text: &str) {
-        self.said.push(text.to_owned());
+    pub(super) fn hear(&mut self, by: Speaker, text: &str) {
+        self.said.push((by, text.to_owned()));
+    }
+
+    /// The calls that the user is asked about, or is to be.
+    pub(super) fn asked_about(&self) -> Vec<Call> {
+        let asked = self.calls.iter().filter(|pending| matches!(pending.state, State::Asking(_)));
+        asked.map(|pending| pending.call.clone()).collect()
     }
 
     /// Whether that result refuses a completion which the gates had let pass.
     pub(super) fn refuses(&self, result: &CallResult) -> bool {
-        let passed = |pending: &Pending| !matches!(pending.state, State::Refused(_) | State::Done(_));
+        let passed = |pending: &Pending| !matches!(pending.state, State::Refused(..) | State::Done(_));
         let completion = result.name == control::COMPLETION && result.ending == Ending::Rejected;
         completion && self.calls.iter().any(|pending| pending.call.id == result.id && passed(pending))
     }
@@ -142,7 +149,12 @@ impl Turn {
                 "the call of {} in the same message did not succeed. Look at its result, put that right, then complete",
                 pending.call.name
             )),
-            None => self.feedback.is_some().then(|| "a part of the same message could not be read".to_owned()),
+            None if self.feedback.is_some() => Some("a part of the same message could not be read".to_owned()),
+            None => {
+                self.said.iter().any(|(by, _)| *by == Speaker::User).then(|| {
+                    "the user has said something that you have not read; it stands behind this result".to_owned()
+                })
+            }
         }
     }
 
@@ -248,7 +260,9 @@ impl Task {
     }
 
     pub(super) fn weighed(&mut self, id: &CallId, access: &Access, bound: Bound, effects: &mut Vec<Effect>) {
-        let Some(call) = self.call(id).cloned() else { return };
+        let weighing =
+            self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Weighing);
+        let Some(call) = weighing.map(|pending| pending.call.clone()) else { return };
         if control::is_control(&call.name) {
             return self.weighed_check(&call, access, bound, effects);
         }
@@ -263,7 +277,7 @@ impl Task {
         }
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),
-            Verdict::Ask if self.settings.attended == Attended::Yes => {
+            Verdict::Ask if self.settings.attended.answers() => {
                 let question = approval::question(call, access, judgement, &self.settings.rules);
                 if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
                     pending.state = State::Asking(question);

@@ -10,7 +10,7 @@ use super::charge::{Charge, tokens};
 use super::past::message_bytes;
 use super::{Effect, Input, Phase, Task, digest};
 use crate::context::{Context, fragment, summary};
-use crate::record::{Answered, Author, Compacted, Record, Shift, Why};
+use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, Why};
 
 /// How often a request that was too long is asked again, each time with less.
 const RECOVERIES: u32 = 3;
@@ -133,7 +133,7 @@ impl Task {
             }
             Shift::Changed { fragments, told } => {
                 self.past.view.told = Some(fragments.clone());
-                self.hear(told);
+                self.hear(Speaker::Sabir, told);
             }
             Shift::Compacted(compacted) => self.take_compaction(compacted),
             Shift::Restored => {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::control;
 use crate::event::{Question, Reply};
-use crate::record::{Outcome, Record, Speaker};
+use crate::record::{Outcome, Record, Speaker, When};
 
 use super::cycles::Cycle;
 use super::{Attended, Effect, INTERRUPTED, Task};
@@ -17,6 +17,10 @@ call the tool that brings it forward.";
 /// What it says where the provider's output limit ended the reply.
 const TOO_LONG: &str = "Your message was cut off by the output limit before it held a whole call, so nothing happened. Write \
 less at a time: smaller files, or a file in several edits.";
+
+/// What a question to nobody is answered.
+pub(super) const NOBODY: &str =
+    "Nobody can be asked in this task. Decide yourself, and say in the end what you assumed.";
 
 /// What is said where the model or its provider refused.
 const REFUSED: &str = "the model, or its provider's filter, refused to answer";
@@ -50,16 +54,15 @@ impl Task {
 
     /// Nothing speaks against it any more.
     pub(super) fn accept(&mut self, call: &Call, effects: &mut Vec<Effect>) {
-        if self.settings.attended == Attended::No {
+        if !self.settings.attended.converses() {
             return self.completed(call, "Accepted.", effects);
         }
         self.put(Question::Completion { call: call.id.clone(), result: text(call, "result") }, effects);
     }
 
     fn follow_up(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
-        if self.settings.attended == Attended::No {
-            let content = "Nobody can be asked in this task. Decide yourself, and say in the end what you assumed.";
-            self.answer(call, Ending::Failed, content.to_owned(), effects);
+        if !self.settings.attended.answers() {
+            self.answer(call, Ending::Failed, NOBODY.to_owned(), effects);
             return true;
         }
         let options = call.arguments.get("follow_up").and_then(Value::as_array).into_iter().flatten();
@@ -73,7 +76,7 @@ impl Task {
         effects.push(Effect::Question(question));
     }
 
-    fn completed(&mut self, call: &Call, content: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn completed(&mut self, call: &Call, content: &str, effects: &mut Vec<Effect>) {
         self.answer(call, Ending::Done, content.to_owned(), effects);
         self.skip_rest("The task was completed before this call; it was not run.", effects);
         self.end(Outcome::Completed, &text(call, "result"), effects);
@@ -112,7 +115,7 @@ impl Task {
             // Asking the same again would be refused again, and may be held against the user.
             return match self.settings.attended {
                 Attended::Yes => self.put(Question::Next { reason: REFUSED.to_owned() }, effects),
-                Attended::No => self.give_up(REFUSED, effects),
+                Attended::Program | Attended::No => self.give_up(REFUSED, effects),
             };
         }
         let limit = self.settings.limits.reminders;
@@ -166,7 +169,7 @@ impl Task {
             Reply::No(words) | Reply::Words(words) => words,
             Reply::Leave => return,
         };
-        self.keep(Record::Said { by: Speaker::User, text }, effects);
+        self.keep(Record::Said { by: Speaker::User, text, when: When::Next }, effects);
         self.ask(effects);
     }
 

@@ -24,6 +24,7 @@ enum Move {
     Fail(usize),
     Reply(usize),
     Stray(usize),
+    Say(usize),
     Cancel,
 }
 
@@ -48,6 +49,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => (0usize..4).prop_map(Move::Fail),
         4 => (0usize..4).prop_map(Move::Reply),
         1 => (0usize..4).prop_map(Move::Stray),
+        3 => (0usize..3).prop_map(Move::Say),
         1 => Just(Move::Cancel),
     ];
     proptest::collection::vec(one, 0..60)
@@ -88,6 +90,11 @@ fn apply(machine: &mut Machine, step: &Move) {
             1 => machine.step(Input::Answered),
             2 => machine.step(Input::Replied(Reply::Yes)),
             _ => machine.step(Input::Failed(ModelError { kind: ModelErrorKind::Broken, message: "x".to_owned() })),
+        },
+        Move::Say(which) => match which {
+            0 => machine.step(Input::Said("said".to_owned())),
+            1 => machine.step(Input::Steered("steered".to_owned())),
+            _ => machine.step(Input::Left),
         },
         Move::Cancel => machine.step(Input::Cancel),
         _ => {}

@@ -72,6 +72,12 @@ impl Machine {
             match effect {
                 Effect::Keep(record) => self.records.push(record),
                 Effect::Stop => self.open.clear(),
+                Effect::Withdraw => self.open.retain(|effect| !matches!(effect, Effect::Question(_))),
+                Effect::Ask => {
+                    // No call is open any more: what was to be weighed has been given up.
+                    self.open.retain(|effect| !matches!(effect, Effect::Weigh(_)));
+                    self.open.push(Effect::Ask);
+                }
                 other => self.open.push(other),
             }
         }

@@ -20,3 +20,4 @@ mod order;
 mod policy;
 mod story;
 mod todos;
+mod words;

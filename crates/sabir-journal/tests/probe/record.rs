@@ -1,6 +1,6 @@
 //! The records that the helper appends and its test expects.
 
-use sabir_agent::{Record, Speaker};
+use sabir_agent::{Record, Speaker, When};
 
 /// The n-th record; sizes from a few bytes to half a megabyte, whose write can be cut.
 pub(crate) fn record(number: usize) -> Record {
@@ -10,5 +10,5 @@ pub(crate) fn record(number: usize) -> Record {
 
 /// Words of the user.
 pub(crate) fn said(text: impl Into<String>) -> Record {
-    Record::Said { by: Speaker::User, text: text.into() }
+    Record::Said { by: Speaker::User, text: text.into(), when: When::Next }
 }

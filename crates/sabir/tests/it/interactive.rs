@@ -5,9 +5,10 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
 use serde_json::json;
 
-use crate::world::{WAYS, World, turn};
+use crate::world::{WAYS, Way, World, turn};
 
 /// A task at a terminal, with everything that it has shown.
 struct Talk {
@@ -18,6 +19,21 @@ struct Talk {
 }
 
 impl Talk {
+    fn begin(world: &World, provider: &ScriptedProvider, way: Way) -> Self {
+        let mut command = world.sabir_with(provider);
+        command.args(["--model", way.model(), "--protocol", way.protocol, "make", "a", "file"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (mut errors, typed) = (child.stderr.take().unwrap(), child.stdin.take().unwrap());
+        let (sender, shown) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = errors.read(&mut buffer) {
+                let _ = sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
+            }
+        });
+        Self { child, typed, shown, seen: String::new() }
+    }
+
     fn wait_for(&mut self, words: &str) {
         while !self.seen.contains(words) {
             match self.shown.recv_timeout(Duration::from_secs(30)) {
@@ -50,18 +66,7 @@ fn a_user_answers_approves_and_reviews() {
             done(),
         ],
     );
-    let mut command = world.sabir_with(&provider);
-    command.args(["--model", way.model(), "--protocol", way.protocol, "make", "a", "file"]).stdin(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let (mut errors, typed) = (child.stderr.take().unwrap(), child.stdin.take().unwrap());
-    let (sender, shown) = channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(count @ 1..) = errors.read(&mut buffer) {
-            let _ = sender.send(String::from_utf8_lossy(&buffer[..count]).into_owned());
-        }
-    });
-    let mut talk = Talk { child, typed, shown, seen: String::new() };
+    let mut talk = Talk::begin(&world, &provider, way);
     talk.wait_for("Hello.");
     talk.wait_for("> ");
     talk.say("Go on, please.");
@@ -82,4 +87,30 @@ fn a_user_answers_approves_and_reviews() {
     for words in ["Go on, please.", "I said two", "check it again"] {
         assert!(last.contains(words), "{words}");
     }
+}
+
+/// Words that are typed while the model writes: queued ones wait for its end, `/now` gives the answer up.
+#[test]
+fn a_user_speaks_while_it_works() {
+    let world = World::new();
+    let way = WAYS[1];
+    let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let provider = world.provider(Script::by(move |_, request| {
+        let asked = request.body.to_string();
+        if asked.contains("Shorter.") {
+            return way.reply(&done(), 2);
+        }
+        Reply::text("On and on. ".repeat(50)).in_deltas(16).but(Trouble::StallAfter(4000))
+    }));
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("On and on.");
+    talk.say("And a test.");
+    talk.wait_for("queued:\n    And a test.");
+    talk.say("/now Shorter.");
+    talk.wait_for("given up for what the user says");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    let last = provider.requests().last().unwrap().body.to_string();
+    assert!(last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"), "{last}");
 }

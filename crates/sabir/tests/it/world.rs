@@ -173,12 +173,9 @@ pub(crate) fn code(output: &Output) -> i32 {
     output.status.code().unwrap_or(-1)
 }
 
-/// The JSON lines of an `--output events` run.
+/// The JSON lines of an `--output events` run, each held against the schema.
 pub(crate) fn events(output: &Output) -> Vec<Value> {
-    stdout(output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
-        .collect()
+    stdout(output).lines().map(crate::events::checked).collect()
 }
 
 /// Processes that still carry `mark` in their command line or environment.

@@ -1,0 +1,35 @@
+//! Everything that is counted in a task. All of it follows from the records.
+
+use sabir_call::Cost;
+use sabir_check::Repetition;
+
+use super::cycles::Cycles;
+
+/// The counts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Counts {
+    pub(super) turns: u32,
+    /// Those before the task was resumed.
+    pub(super) earlier_turns: u32,
+    pub(super) mistakes: u32,
+    pub(super) without_call: u32,
+    pub(super) failures: u32,
+    pub(super) denials: u32,
+    /// Completions that were understood and refused, since the user last said something.
+    pub(super) refusals: u32,
+    /// The same calls again and again, since the user last said something.
+    pub(super) cycles: Cycles,
+    /// What was spent since the task was begun or resumed.
+    pub(super) spent: Cost,
+    pub(super) tokens: u64,
+    /// The mistakes that the model was told of.
+    pub(super) told: Repetition,
+}
+
+impl Counts {
+    /// The user's words begin a new count of what goes wrong.
+    pub(super) fn hear_user(&mut self) {
+        (self.mistakes, self.without_call, self.refusals, self.failures) = (0, 0, 0, 0);
+        self.cycles = Cycles::default();
+    }
+}

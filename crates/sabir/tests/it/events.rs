@@ -1,0 +1,282 @@
+//! `docs/events.schema.json` holds for every line of `--output events`: for one of each kind here, and for all that other tests
+//! see (`world::events`). What the schema allows occurs here, so that it promises nothing that is gone.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use jsonschema::Validator;
+use sabir_agent::{
+    Answered, Check, Failed, Judge, Moment, Outcome, Proposal, Question, Record, Speaker, Start, TaskEvent, TaskId,
+    Verdict, When,
+};
+use sabir_call::{
+    ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
+    MarkRole, ModelErrorKind, Opaque, Origin, Part, Protocol, Severity, Span, StopReason, Usage,
+};
+use sabir_check::Repair;
+use sabir_testkit::{Reply, Script};
+use serde_json::{Value, json};
+
+use crate::world::{WAYS, World, code, events, stderr, stdout, turn};
+
+const SCHEMA: &str = include_str!("../../../../docs/events.schema.json");
+
+static VALIDATOR: LazyLock<Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&serde_json::from_str(SCHEMA).unwrap()).unwrap());
+
+/// A line that is what the schema says.
+pub(crate) fn checked(line: &str) -> Value {
+    let value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    assert!(VALIDATOR.is_valid(&value), "not as docs/events.schema.json says: {line}");
+    assert_eq!(serde_json::to_string(&value).unwrap().len(), line.len(), "a member stands there twice: {line}");
+    value
+}
+
+fn usage() -> Usage {
+    let some = Some(1);
+    Usage { input: some, output: some, cache_read: some, cache_write: some, reasoning: some }
+}
+
+fn fault(severity: Severity, origin: Origin) -> Fault {
+    let (kind, span, text) = (FaultKind::MissingArgument, Span::new(1, 2), "x".to_owned());
+    let (call, argument, hint) = (Some(0), Some(text.clone()), Some(text.clone()));
+    Fault { kind, severity, call, argument, span, origin, message: text, hint }
+}
+
+fn opaque() -> Opaque {
+    Opaque { wire: "anthropic".to_owned(), data: json!({"x": 1}) }
+}
+
+fn image() -> Image {
+    Image { media_type: "image/png".to_owned(), data: "AA==".to_owned() }
+}
+
+fn result(ending: Ending) -> CallResult {
+    CallResult { id: CallId::new("c"), name: "n".into(), ending, content: "x".into(), images: vec![image()] }
+}
+
+fn records() -> Vec<Record> {
+    let text = || "x".to_owned();
+    let call = CallId::new("c");
+    let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), at_least: true, estimated: true };
+    let prompted = || Protocol::Prompted("cline".to_owned());
+    let start = |protocol, more: Option<String>| {
+        let (prompt, workspace, model, version) = (text(), text(), text(), text());
+        let (task, edit_tool) = (TaskId::new("t"), more.clone());
+        Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode: more })
+    };
+    let parts = vec![
+        Part::Text { text: text() },
+        Part::Thought { text: text(), opaque: Some(opaque()) },
+        Part::Image(image()),
+        Part::ImageUrl { url: text() },
+        Part::Call(Call { id: call.clone(), name: text(), arguments: Default::default(), dialect: Some(text()) }),
+        Part::Result(result(Ending::Done)),
+        Part::Opaque(opaque()),
+    ];
+    let repair = Repair { rule: "r".into(), span: Span::new(0, 1), before: text(), after: text() };
+    let faults = vec![fault(Severity::Error, Origin::Text), fault(Severity::Warning, Origin::Arguments)];
+    let check = Check {
+        call: call.clone(),
+        passed: false,
+        repairs: vec![repair],
+        faults: faults.clone(),
+        feedback: Some(text()),
+    };
+    use StopReason::{Calls, End, Length, Other, Paused, Refused, Sequence};
+    let stops = [End, Calls, Length, Sequence, Refused, Paused, Other].map(|stop| {
+        let (parts, checks, faults) = (parts.clone(), vec![check.clone()], faults.clone());
+        let (usage, estimate, feedback) = (usage(), usage(), Some(text()));
+        Record::Answered(Answered { turn: 1, parts, checks, faults, usage, estimate, cost, stop: Some(stop), feedback })
+    });
+    let said = [(Speaker::User, When::Later), (Speaker::Sabir, When::Next)];
+    let said = said.map(|(by, when)| Record::Said { by, text: text(), when });
+    let verdicts = [(Verdict::Allow, Judge::User), (Verdict::Ask, Judge::Policy), (Verdict::Deny, Judge::Policy)];
+    let verdicts = verdicts.map(|(verdict, by)| Record::Judged { call: call.clone(), verdict, by, reason: text() });
+    let endings = [Ending::Done, Ending::Failed, Ending::Rejected, Ending::Denied, Ending::Interrupted];
+    let outcomes = [
+        Outcome::Completed,
+        Outcome::Unfinished,
+        Outcome::Denied,
+        Outcome::Limit,
+        Outcome::ProviderFailed,
+        Outcome::Misconfigured,
+        Outcome::Cancelled,
+        Outcome::StoreFailed,
+    ];
+    let mut all = vec![start(Protocol::Native, None), start(prompted(), Some(text()))];
+    all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
+    all.push(Record::Running { call: call.clone(), seal: None });
+    all.extend(endings.map(|ending| Record::Result(result(ending))));
+    all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
+    all
+}
+
+fn failures() -> Vec<Record> {
+    use ModelErrorKind::{
+        Broken, Cassette, Format, Key, RateLimited, Rejected, TooLong, Unavailable, UnknownModel, Unreachable,
+    };
+    let errors =
+        [Key, UnknownModel, Rejected, TooLong, RateLimited, Unavailable, Unreachable, Broken, Format, Cassette];
+    errors
+        .map(|error| {
+            Record::Failed(Failed {
+                error,
+                message: "x".to_owned(),
+                usage: usage(),
+                estimate: usage(),
+                cost: Cost::UNKNOWN,
+            })
+        })
+        .into()
+}
+
+fn deltas(show: &mut dyn FnMut(Event<'_>)) {
+    let (index, at, text) = (0, 0, "x");
+    show(Event::Text { text });
+    show(Event::Thought { text });
+    let roles = [MarkRole::Call, MarkRole::Wrapper, MarkRole::Thought, MarkRole::Mention, MarkRole::Content];
+    let sure = [Certainty::Certain, Certainty::Likely, Certainty::Guess];
+    for (role, sure) in roles.into_iter().zip(sure.into_iter().cycle()) {
+        show(Event::Mark(Mark { role, dialect: Some("cline"), span: Span::new(0, 1), sure, rule: "r" }));
+    }
+    show(Event::CallStart { index, id: Some("c"), name: "n", dialect: None, at, name_at: 0 });
+    for form in [ArgForm::Raw, ArgForm::String, ArgForm::Json] {
+        show(Event::ArgStart { index, name: "n", form, at });
+    }
+    show(Event::ArgDelta { index, text });
+    show(Event::ArgEnd { index, lead: "\n", at });
+    show(Event::CallEnd { index, at });
+    for why in [Cut::Ended, Cut::Limit, Cut::Broken, Cut::Cancelled] {
+        show(Event::CallCut { index, why, at });
+    }
+    show(Event::Fault(&fault(Severity::Error, Origin::Text)));
+    show(Event::Usage(usage()));
+    show(Event::Stop { reason: StopReason::End, raw: "stop" });
+    show(Event::Opaque(&opaque()));
+}
+
+fn questions() -> Vec<Question> {
+    let (text, call) = (|| "x".to_owned(), CallId::new("c"));
+    let (tool, subject, detail, reason) = (text(), text(), text(), text());
+    let proposals = vec![Proposal { rule: text(), words: text() }];
+    vec![
+        Question::Approval { call: call.clone(), tool, subject, detail, reason, proposals },
+        Question::Followup { call: call.clone(), question: text(), options: vec![text()] },
+        Question::Completion { call, result: text() },
+        Question::Next { reason: text() },
+    ]
+}
+
+/// One line of each kind, with all that it may hold.
+fn lines() -> Vec<String> {
+    let mut lines: Vec<String> =
+        records().iter().map(|record| serde_json::to_string(&TaskEvent::Record(record)).unwrap()).collect();
+    let mut moment = |moment: Moment<'_>| lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap());
+    deltas(&mut |event| moment(Moment::Delta(event)));
+    questions().iter().for_each(|question| moment(Moment::Question(question)));
+    moment(Moment::Asking { turn: 1 });
+    moment(Moment::Output { call: &CallId::new("c"), text: "x" });
+    moment(Moment::Waiting { reason: "x", milliseconds: 1 });
+    lines
+}
+
+/// All names of members and all words among these values.
+fn mentioned(value: &Value, all: &mut HashSet<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(name, value)| {
+            all.insert(name.clone());
+            mentioned(value, all);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| mentioned(value, all)),
+        Value::String(text) => _ = all.insert(text.clone()),
+        _ => {}
+    }
+}
+
+/// All names of members and all words that a schema allows.
+fn promised(schema: &Value, all: &mut HashSet<String>) {
+    let Value::Object(map) = schema else {
+        return schema.as_array().into_iter().flatten().for_each(|schema| promised(schema, all));
+    };
+    for (name, value) in map {
+        match (name.as_str(), value) {
+            ("properties", Value::Object(members)) => all.extend(members.keys().cloned()),
+            ("enum", Value::Array(words)) => all.extend(words.iter().filter_map(Value::as_str).map(str::to_owned)),
+            ("const", Value::String(word)) => _ = all.insert(word.clone()),
+            _ => {}
+        }
+        promised(value, all);
+    }
+}
+
+#[test]
+fn the_schema_says_what_there_is() {
+    let mut there = HashSet::new();
+    for line in lines() {
+        mentioned(&checked(&line), &mut there);
+    }
+    // Only what differs from the usual is written down.
+    there.insert("next".to_owned());
+    let mut said = HashSet::new();
+    promised(&serde_json::from_str(SCHEMA).unwrap(), &mut said);
+    let gone: Vec<_> = said.difference(&there).collect();
+    assert!(gone.is_empty(), "the schema promises what there is no more: {gone:?}");
+}
+
+#[test]
+fn the_document_names_every_kind() {
+    let document = include_str!("../../../../docs/events.md");
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let kinds = schema["oneOf"].as_array().unwrap();
+    assert!(kinds.len() <= 15, "{} kinds", kinds.len());
+    for kind in kinds {
+        let kind = kind["$ref"].as_str().unwrap().trim_start_matches("#/$defs/");
+        assert!(document.contains(&format!("| `{kind}` |")), "docs/events.md does not tell of {kind}");
+    }
+    for event in schema["$defs"]["delta"]["oneOf"].as_array().unwrap() {
+        let event = event["properties"]["event"]["const"].as_str().unwrap();
+        assert!(document.contains(&format!("`{event}`")), "docs/events.md does not tell of the delta {event}");
+    }
+    let world = World::new();
+    for (topic, text) in [("events", document), ("headless", include_str!("../../../../docs/headless.md"))] {
+        assert_eq!(stdout(&world.sabir().args(["help", topic]).output().unwrap()), text);
+    }
+}
+
+/// What is printed of an answer of 300 KB in pieces of 16 bytes: words, and an argument.
+#[test]
+fn deltas_weigh_less_than_three_times_what_they_say() {
+    let text: String =
+        (0..300_000 / 60).map(|n| format!("    let value_{n:05} = \"some text\".to_owned(); // and more\n")).collect();
+    let say = text.clone();
+    let world = World::new();
+    let provider = world.provider(Script::by(move |count, _| match count {
+        0 => Reply::text(say.clone()).in_deltas(16),
+        1 => Reply::text("").call("w", "write_to_file", json!({"path": "a", "content": say})).in_deltas(16),
+        _ => Reply::text("").call("d", "attempt_completion", json!({"result": "done"})),
+    }));
+    let output = world.run(&provider, WAYS[1], &["--approve", "all", "--output", "events", "go"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let all = events(&output);
+    let of = |kind: &str| {
+        let words = all.iter().filter(|event| event["event"] == kind).map(|event| event["text"].as_str().unwrap());
+        words.collect::<String>()
+    };
+    assert!(of("text") == text && of("arg_delta").ends_with(&format!("{text}done")), "nothing is lost");
+    assert!(output.stdout.len() < 3 * 2 * text.len(), "{} bytes for 2 x {}", output.stdout.len(), text.len());
+}
+
+#[test]
+fn a_faulty_call_is_told_as_the_schema_says() {
+    let world = World::new();
+    let (bad, done) = (
+        turn("", vec![("read_file", json!({"colour": "a"}))]),
+        turn("", vec![("attempt_completion", json!({"result": "x"}))]),
+    );
+    for way in WAYS {
+        let provider = world.plays(way, &[bad.clone(), done.clone()]);
+        let output = world.run(&provider, way, &["--output", "events", "go"]);
+        assert_eq!((code(&output), events(&output).is_empty()), (0, false), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,384 @@
+//! A program attends a task: control lines over a real pipe, and every kind of end with its code.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
+use serde_json::{Value, json};
+
+use crate::events::checked;
+use crate::world::{Turn, WAYS, Way, World, code, events, stderr, turn};
+
+const NATIVE: Way = WAYS[1];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A task with a program at the other end of its pipes.
+struct Desk {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    complaints: Receiver<String>,
+    seen: Vec<Value>,
+}
+
+fn read(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(stream).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+    });
+    lines
+}
+
+impl Desk {
+    fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
+        let mut command = world.sabir_with(provider);
+        command.args(["run", "--model", NATIVE.model(), "--output", "events", "--control"]).args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let (lines, complaints) = (read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap()));
+        Self { input: child.stdin.take(), child, lines, complaints, seen: Vec::new() }
+    }
+
+    fn say(&mut self, line: Value) {
+        self.say_raw(&line.to_string());
+    }
+
+    fn say_raw(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Waits for the event of that kind.
+    fn wait_for(&mut self, kind: &str) -> Value {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
+            let event = checked(&line);
+            self.seen.push(event.clone());
+            if event["kind"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// Waits until standard error says so.
+    fn wait_to_hear(&mut self, words: &str) {
+        loop {
+            let line = self.complaints.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("`{words}` is not said"));
+            if line.contains(words) {
+                return;
+            }
+        }
+    }
+
+    /// The outcome and the code.
+    fn end(mut self) -> (String, i32) {
+        let ended = self.wait_for("ended");
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        (ended["outcome"].as_str().unwrap().to_owned(), code)
+    }
+}
+
+fn ended(outcome: &str, code: i32) -> (String, i32) {
+    (outcome.to_owned(), code)
+}
+
+fn message(text: &str) -> Value {
+    json!({"kind": "message", "text": text})
+}
+
+fn write_one() -> Turn {
+    turn("", vec![("write_to_file", json!({"path": "one", "content": "1"}))])
+}
+
+fn done() -> Turn {
+    turn("", vec![("attempt_completion", json!({"result": "done"}))])
+}
+
+fn last_request(provider: &ScriptedProvider) -> String {
+    provider.requests().last().unwrap().body.to_string()
+}
+
+#[test]
+fn a_program_approves_the_call_that_it_names() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[write_one(), done()]);
+    let mut desk = Desk::begin(&world, &provider, &["make one"]);
+    let question = desk.wait_for("question");
+    let call = question["call"].as_str().unwrap().to_owned();
+    assert_eq!((&question["about"], &question["tool"]), (&json!("approval"), &json!("write_to_file")));
+    // None of these is an answer.
+    for (line, complaint) in [
+        (json!({"kind": "approve", "call": "another"}).to_string(), "no question about that call is open"),
+        (json!({"kind": "answer", "call": call, "text": "yes"}).to_string(), "words approve nothing"),
+        ("yes".to_owned(), "expected"),
+        (json!({"kind": "approve", "call": call, "always": true}).to_string(), "unknown field `always`"),
+        (json!({"kind": "message", "text": " "}).to_string(), "says nothing"),
+    ] {
+        desk.say_raw(&line);
+        desk.wait_to_hear(complaint);
+    }
+    desk.say(message("yes"));
+    desk.wait_for("said");
+    assert!(!world.work.path().join("one").exists());
+    desk.say(json!({"kind": "approve", "call": call}));
+    desk.say(json!({"kind": "deny", "call": call}));
+    desk.wait_to_hear("no question about that call is open");
+    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(world.read("one"), "1");
+    assert!(last_request(&provider).contains("\"yes\""), "the message is read behind the result");
+}
+
+#[test]
+fn a_program_denies_with_words_and_answers_the_model() {
+    let world = World::new();
+    let ask = turn("", vec![("ask_followup_question", json!({"question": "Which port?", "follow_up": ["1", "2"]}))]);
+    let provider = world.plays(NATIVE, &[write_one(), ask, done()]);
+    let mut desk = Desk::begin(&world, &provider, &["make one"]);
+    let call = desk.wait_for("question")["call"].clone();
+    desk.say(json!({"kind": "deny", "call": call, "reason": "not that name"}));
+    let question = desk.wait_for("question");
+    assert_eq!((&question["about"], &question["options"]), (&json!("followup"), &json!(["1", "2"])));
+    desk.say(json!({"kind": "approve", "call": question["call"]}));
+    desk.wait_to_hear("it takes `answer`");
+    desk.say(json!({"kind": "answer", "call": question["call"], "text": "8080"}));
+    assert_eq!(desk.end(), ended("completed", 0));
+    let last = last_request(&provider);
+    assert!(last.contains("not that name") && last.contains("8080"), "{last}");
+    assert!(!world.work.path().join("one").exists());
+}
+
+#[test]
+fn the_first_message_says_what_to_do() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[done()]);
+    let mut desk = Desk::begin(&world, &provider, &[]);
+    desk.say_raw("{\"kind\":\"approve\",\"call\":\"early\"}\nnonsense");
+    desk.wait_to_hear("control line 1: no question");
+    desk.wait_to_hear("control line 2: expected");
+    desk.say(message("make it so"));
+    assert_eq!(desk.wait_for("started")["prompt"], "make it so");
+    assert_eq!(desk.end(), ended("completed", 0));
+    for (line, expected) in [("", 2), ("{\"kind\":\"cancel\"}", 130)] {
+        let mut desk = Desk::begin(&world, &provider, &[]);
+        desk.say_raw(line);
+        drop(desk.input.take());
+        assert_eq!(desk.child.wait().unwrap().code(), Some(expected), "{line}");
+    }
+    let output =
+        world.sabir_with(&provider).args(["run", "--model", NATIVE.model(), "--control", "x"]).output().unwrap();
+    assert!(code(&output) == 2 && stderr(&output).contains("--control needs --output events"), "{}", stderr(&output));
+}
+
+/// Messages that are there before the model has answered for the first time: all are kept, in their order, behind its answer.
+#[test]
+fn messages_keep_their_order_behind_the_answer() {
+    let world = World::new();
+    let slow =
+        NATIVE.reply(&turn("Thinking about it.", vec![]), 1).in_deltas(4).in_chunks(sabir_testkit::Chunks::Size(40));
+    let provider = world.provider(Script::by(move |count, _| match count {
+        0 => Reply { pause: 40, ..slow.clone() },
+        _ => NATIVE.reply(&done(), 2),
+    }));
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    desk.wait_for("asking");
+    (1..=3).for_each(|n| desk.say(message(&format!("word {n}"))));
+    for n in 1..=3 {
+        let said = desk.wait_for("said");
+        assert_eq!((&said["text"], &said["when"]), (&json!(format!("word {n}")), &json!("later")));
+    }
+    assert_eq!(desk.end(), ended("completed", 0));
+    let requests = provider.requests();
+    let (first, second) = (&requests[0].body["messages"], &requests[1].body["messages"]);
+    let (first, second) = (first.as_array().unwrap(), second.as_array().unwrap());
+    assert_eq!(&second[..first.len()], first, "what was sent stays as it was");
+    let rest = serde_json::to_string(&second[first.len()..]).unwrap();
+    let places: Vec<_> = ["Thinking", "word 1", "word 2", "word 3"].map(|words| rest.find(words).expect(words)).into();
+    assert!(places.is_sorted(), "{rest}");
+}
+
+#[test]
+fn steering_gives_up_the_answer_that_does_not_end() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|count, _| match count {
+        0 => Reply::text("On and on. ".repeat(50)).in_deltas(16).but(Trouble::StallAfter(4000)),
+        _ => NATIVE.reply(&done(), 2),
+    }));
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    desk.wait_for("delta");
+    desk.say(json!({"kind": "message", "text": "Shorter, please.", "steer": true}));
+    assert_eq!(desk.wait_for("failed")["message"], "given up for what the user says");
+    assert_eq!(desk.wait_for("said")["text"], "Shorter, please.");
+    assert_eq!(desk.end(), ended("completed", 0));
+    assert!(last_request(&provider).contains("Shorter, please.") && !last_request(&provider).contains("On and on"));
+}
+
+#[test]
+fn a_cancel_ends_whatever_is_under_way() {
+    let world = World::new();
+    let sleeps = turn("", vec![("execute_command", json!({"command": "sleep 7413"}))]);
+    let stalls = Reply::text("x").but(Trouble::StallBeforeHeaders);
+    for (reply, until) in
+        [(stalls, "asking"), (NATIVE.reply(&sleeps, 1), "running"), (NATIVE.reply(&write_one(), 1), "question")]
+    {
+        let provider = world.provider(Script::new([reply]));
+        let mut desk = Desk::begin(&world, &provider, &["--approve", "commands", "go"]);
+        desk.wait_for(until);
+        desk.say(message("last words"));
+        desk.say(json!({"kind": "cancel"}));
+        desk.say(json!({"kind": "cancel"}));
+        desk.say(message("too late"));
+        assert_eq!(desk.wait_for("said")["text"], "last words", "what came before it is kept");
+        assert_eq!(desk.end(), ended("cancelled", 130), "{until}");
+        assert!(!world.work.path().join("one").exists());
+    }
+}
+
+/// Nobody is there any more: what is open is denied, and the task goes on. What was said before that counts.
+#[test]
+fn the_end_of_the_input_denies_what_is_open() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[write_one(), write_one(), done()]);
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    desk.wait_for("question");
+    drop(desk.input.take());
+    let judged = desk.wait_for("judged");
+    assert_eq!((&judged["verdict"], &judged["by"]), (&json!("deny"), &json!("policy")));
+    assert_eq!(desk.wait_for("judged")["by"], "policy", "nor is anything asked from then on");
+    assert_eq!(desk.end(), ended("completed", 0));
+    assert!(!world.work.path().join("one").exists());
+    let provider = world.plays(NATIVE, &[write_one(), done()]);
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    let call = desk.wait_for("question")["call"].clone();
+    desk.say(json!({"kind": "approve", "call": call}));
+    drop(desk.input.take());
+    assert_eq!(desk.end(), ended("completed", 0));
+    assert_eq!(world.read("one"), "1");
+}
+
+#[test]
+fn no_answer_of_a_program_in_time_is_a_no() {
+    let world = World::new();
+    world.configure("ask_timeout = \"1s\"\n");
+    let provider = world.plays(NATIVE, &[write_one(), done()]);
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    let call = desk.wait_for("question")["call"].clone();
+    assert!(desk.wait_for("judged")["reason"].as_str().unwrap().contains("nobody answered within 1 seconds"));
+    desk.say(json!({"kind": "approve", "call": call}));
+    assert_eq!(desk.end(), ended("completed", 0));
+    assert!(!world.work.path().join("one").exists());
+}
+
+/// What a task was told and not answered before it was cancelled is read when it is resumed, by a program as well.
+#[test]
+fn a_resumed_task_reads_what_was_said() {
+    let world = World::new();
+    let provider = world.provider(Script::by(|_, request| match request.body.to_string().contains("mind the gap") {
+        false => Reply::text("x").but(Trouble::StallBeforeHeaders),
+        true => NATIVE.reply(&done(), 2),
+    }));
+    let mut desk = Desk::begin(&world, &provider, &["go"]);
+    desk.wait_for("asking");
+    desk.say(message("mind the gap"));
+    desk.say(json!({"kind": "cancel"}));
+    assert_eq!(desk.end(), ended("cancelled", 130));
+    let mut command = world.sabir_with(&provider);
+    command.args(["resume", "--output", "events", "--control", &world.only_task()]);
+    assert_eq!(Desk::of(command).end(), ended("completed", 0));
+    assert!(last_request(&provider).contains("mind the gap"));
+}
+
+/// What happens, by which script, arguments and interruption; the outcome and the code.
+type End<'a> = (&'a str, Script, &'a [&'a str], Option<&'a str>, &'a str, i32);
+
+/// Every kind of end: how it comes about, its outcome in the last record, its code.
+#[test]
+fn every_end_has_its_code() {
+    let words = || turn("I think it is fine.", vec![]);
+    let touch = || turn("", vec![("execute_command", json!({"command": "touch made"}))]);
+    let play = |turns: Vec<Turn>| {
+        Script::new(turns.iter().enumerate().map(|(at, turn)| NATIVE.reply(turn, at + 1)).collect::<Vec<_>>())
+    };
+    let stall = || Script::by(|_, _| Reply::text("x").but(Trouble::StallBeforeHeaders));
+    let priced = "[[models]]\npattern = \"scripted\"\nprices = { input = 1000, output = 1000 }\n";
+    let ends: Vec<End<'_>> = vec![
+        ("completed", play(vec![done()]), &[], None, "completed", 0),
+        ("without completing", play(vec![words(), words(), words()]), &[], None, "unfinished", 3),
+        ("denied", play(vec![touch(), words(), words(), words()]), &[], None, "denied", 5),
+        ("turns", play(vec![touch()]), &["--approve", "all", "--max-turns", "1"], None, "limit", 6),
+        ("time", stall(), &["--max-time", "1s"], None, "limit", 6),
+        ("cost", play(vec![touch()]), &["--approve", "all", "--max-cost", "0.01"], None, "limit", 6),
+        ("provider", Script::by(|_, _| Reply::status(400)), &[], None, "provider_failed", 7),
+        ("key", Script::by(|_, _| Reply::status(401)), &[], None, "misconfigured", 2),
+        ("SIGINT", stall(), &[], Some("-INT"), "cancelled", 130),
+        ("SIGTERM", stall(), &[], Some("-TERM"), "cancelled", 130),
+        ("SIGHUP", stall(), &[], Some("-HUP"), "cancelled", 130),
+        ("cancel", stall(), &["--control"], Some("cancel"), "cancelled", 130),
+    ];
+    for (what, script, arguments, stop, outcome, expected) in ends {
+        let world = World::new();
+        world.configure(priced);
+        let provider = world.provider(script);
+        let mut command = world.sabir_with(&provider);
+        command.args(["run", "--model", NATIVE.model(), "--output", "events"]).args(arguments).arg("go");
+        let mut desk = Desk::of(command);
+        if let Some(stop) = stop {
+            desk.wait_for("asking");
+            match stop {
+                "cancel" => desk.say(json!({"kind": "cancel"})),
+                signal => {
+                    let killed = Command::new("kill").args([signal, &desk.child.id().to_string()]).status().unwrap();
+                    assert!(killed.success());
+                }
+            }
+        }
+        assert_eq!(desk.end(), ended(outcome, expected), "{what}");
+        let log = world.sabir().args(["log", "--output", "json", &world.only_task()]).output().unwrap();
+        let log: Value = serde_json::from_slice(&log.stdout).unwrap();
+        let last = log["records"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!(outcome)), "{what}: in the journal");
+    }
+}
+
+/// Ends that leave no record: nothing began, or nothing could be written.
+#[test]
+fn ends_without_a_record_have_their_codes() {
+    let world = World::new();
+    let provider = world.plays(NATIVE, &[done()]);
+    let run = |arguments: &[&str]| world.sabir_with(&provider).args(arguments).output().unwrap();
+    assert_eq!(code(&run(&["run", "--no-such-flag", "x"])), 2);
+    assert_eq!(code(&run(&["run", "--model", "no-such-provider/x", "x"])), 2);
+    assert_eq!(code(&run(&["resume", "--output", "events", "no-such-task"])), 2);
+    let tasks = world.home.path().join(".local/share/sabir");
+    std::fs::create_dir_all(&tasks).unwrap();
+    std::fs::write(tasks.join("tasks"), "no folder").unwrap();
+    let output = run(&["run", "--model", NATIVE.model(), "x"]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(provider.requests().is_empty(), "nothing is asked that cannot be kept");
+}
+
+/// A disk that is full in the middle of a task: what cannot be kept has no consequence.
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_task() {
+    let world = World::new();
+    let long = Reply::text("x".repeat(300_000)).call("c", "write_to_file", json!({"path": "one", "content": "1"}));
+    let provider = world.provider(Script::new([long]));
+    let mut command = world.sabir_with(&provider);
+    let environment: Vec<_> =
+        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
+    let line = format!(
+        "trap '' XFSZ; ulimit -f 64; exec {} run --no-checkpoints --model {} --approve all --output events go",
+        env!("CARGO_BIN_EXE_sabir"),
+        NATIVE.model()
+    );
+    command = Command::new("bash");
+    command.env_clear().envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    let output = command.current_dir(world.work.path()).args(["-c", &line]).output().unwrap();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    let last = events(&output).pop().unwrap();
+    assert!(last["kind"] != "ended" && last["kind"] != "answered", "{last}");
+    assert!(!world.work.path().join("one").exists());
+}

@@ -8,8 +8,8 @@
 //! use sabir_call::{Event, Protocol, ToolSet};
 //!
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
-//! let (task, protocol, edit_tool, mode) = (TaskId::new("t1"), Protocol::Native, None, None);
-//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
+//! let (task, protocol, edit_tool, mode, from) = (TaskId::new("t1"), Protocol::Native, None, None, None);
+//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from };
 //! let (system, model, tools, readers) = (String::new(), "m".to_owned(), ToolSet::default(), Vec::new());
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
 //! let (attended, prices) = (Attended::No, Default::default());
@@ -46,6 +46,8 @@ pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
-pub use record::{Answered, Check, Failed, Judge, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict};
+pub use record::{
+    Answered, Check, Failed, Judge, Origin, Outcome, Record, Speaker, Start, Store, StoreError, TaskId, Verdict,
+};
 pub use task::{Attended, Effect, Input, Limits, ReplayError, Settings, Task, Totals};
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

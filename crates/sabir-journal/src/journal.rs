@@ -10,6 +10,7 @@ use sabir_agent::{Record, Store, StoreError, TaskId};
 
 use crate::error::JournalError;
 use crate::frame::{self, Entry, HEADER};
+use crate::holder;
 use crate::recovery::{Recovery, scan};
 
 const ENDING: &str = ".journal";
@@ -183,7 +184,7 @@ pub(crate) fn task_of(name: &str) -> Option<TaskId> {
     name.strip_suffix(ENDING).filter(|id| is_name(id)).map(TaskId::new)
 }
 
-fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
+pub(crate) fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
     // The name becomes a path, so it must not be able to climb.
     if !is_name(id.as_str()) {
         return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
@@ -195,7 +196,7 @@ fn is_name(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-fn open_existing(options: &OpenOptions, id: &TaskId, path: &Path) -> Result<File, JournalError> {
+pub(crate) fn open_existing(options: &OpenOptions, id: &TaskId, path: &Path) -> Result<File, JournalError> {
     options.open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
         _ => JournalError::io("open", path)(error),
@@ -204,13 +205,15 @@ fn open_existing(options: &OpenOptions, id: &TaskId, path: &Path) -> Result<File
 
 fn lock(file: &File, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => JournalError::Locked { id: id.to_string(), path: path.to_path_buf() },
+        TryLockError::WouldBlock => {
+            JournalError::Locked { id: id.to_string(), holder: holder::of(file), path: path.to_path_buf() }
+        }
         TryLockError::Error(error) => JournalError::io("lock", path)(error),
     })
 }
 
 /// Makes the folder and those above it, each of which is on disk before the next.
-fn make_folder(folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn make_folder(folder: &Path) -> Result<(), JournalError> {
     let missing: Vec<_> =
         folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
     for part in missing.into_iter().rev() {
@@ -228,7 +231,7 @@ fn make_folder(folder: &Path) -> Result<(), JournalError> {
 }
 
 /// Makes the names in a folder survive a power cut.
-fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(JournalError::io("sync", folder))
 }

@@ -9,13 +9,14 @@ use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
 /// What has a document of its own.
-const TOPICS: [(&str, &str); 10] = [
+const TOPICS: [(&str, &str); 11] = [
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
     ("edits", include_str!("../../../docs/edits.md")),
     ("gateway", include_str!("../../../docs/gateway.md")),
     ("ignore", include_str!("../../../docs/ignore.md")),
+    ("journal", include_str!("../../../docs/journal.md")),
     ("modes", include_str!("../../../docs/modes.md")),
     ("policy", include_str!("../../../docs/policy.md")),
     ("sandbox", include_str!("../../../docs/sandbox.md")),

@@ -46,6 +46,7 @@ pub(crate) fn start() -> Start {
         version: "0".to_owned(),
         edit_tool: None,
         mode: None,
+        from: None,
     }
 }
 

@@ -86,10 +86,15 @@ fn markdown_keeps_fences_intact() {
     let (world, id) = world();
     let markdown = export(&world, &[&id]);
     let outside = outside(&markdown);
+    // The one tag of ours stands around the time of a record.
+    let outside: Vec<_> = outside.into_iter().filter(|line| !line.starts_with("<sub>")).collect();
     let headings: Vec<_> = outside.iter().filter(|line| line.starts_with("## ")).collect();
     let sections = export(&world, &[&id, "--to", "html"]).matches("<section ").count();
     assert_eq!(headings.len(), sections, "every section stands outside of all fences: {markdown}");
-    assert!(!outside.iter().any(|line| line.contains("<script") || line.starts_with("# no heading")), "{markdown}");
+    assert!(
+        !outside.iter().any(|line| line.replace("\\<", "").contains('<') || line.starts_with("# no heading")),
+        "{markdown}"
+    );
     assert!(outside.contains(&"> I read *it*.") && outside.contains(&"> never closed"), "{markdown}");
     assert!(markdown.contains(&format!("`````\n{PROMPT}\n`````\n")), "the words are exact: {markdown}");
 }

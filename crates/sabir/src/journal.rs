@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sabir_agent::{Origin, Record, Start, TaskEvent, TaskId, Totals};
 use sabir_call::redact;
-use sabir_journal::{Entry, Tail};
+use sabir_journal::{Entry, Listed, Tail};
 use serde_json::json;
 
 use crate::cli::{LogArguments, Output, TasksArguments};
@@ -190,34 +190,34 @@ pub(crate) fn tasks(arguments: &TasksArguments) -> Result<Exit, Failure> {
         arguments.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();
     if !wanted.is_empty() {
         all.retain(|listed| {
-            let prompt = listed.summary.as_ref().map(|summary| redact::text(&summary.prompt).to_lowercase());
+            let prompt = listed.summary.as_ref().map(|summary| summary.prompt.to_lowercase());
             prompt.is_ok_and(|prompt| wanted.iter().all(|word| prompt.contains(word)))
         });
     }
-    let describe = |listed: &sabir_journal::Listed| describe(listed, sabir_journal::count(&folder, &listed.id).ok());
+    let describe = |listed: &Listed| describe(listed, sabir_journal::count(&folder, &listed.id).ok());
     match arguments.output {
         Output::Json => print::redacted(&all.iter().map(describe).collect::<Vec<_>>()),
         Output::Events => all.iter().for_each(|listed| print::redacted(&describe(listed))),
-        Output::Text => {
-            for listed in &all {
-                let (end, prompt) = match &listed.summary {
-                    Err(error) => ("unreadable".to_owned(), error.to_string()),
-                    Ok(summary) => {
-                        let foreign = matches!(summary.from, Some(Origin::Import { .. }));
-                        let open = if foreign { "imported" } else { "open" };
-                        (summary.ended.as_ref().map_or(open.to_owned(), word), summary.prompt.clone())
-                    }
-                };
-                let prompt: String =
-                    redact::text(&prompt).lines().next().unwrap_or_default().chars().take(80).collect();
-                print::out(&print::visible(&format!("{}  {end:<15}  {prompt}\n", listed.id)));
-            }
-        }
+        Output::Text => print::out(&print::visible(&all.iter().map(line).collect::<String>())),
     }
     Ok(Exit::Completed)
 }
 
-fn describe(listed: &sabir_journal::Listed, records: Option<u64>) -> serde_json::Value {
+/// A task on one line.
+fn line(listed: &Listed) -> String {
+    let (end, prompt) = match &listed.summary {
+        Err(error) => ("unreadable".to_owned(), error.to_string()),
+        Ok(summary) => {
+            let foreign = matches!(summary.from, Some(Origin::Import { .. }));
+            let open = if foreign { "imported" } else { "open" };
+            (summary.ended.as_ref().map_or(open.to_owned(), word), summary.prompt.clone())
+        }
+    };
+    let prompt: String = redact::text(prompt.lines().next().unwrap_or_default()).chars().take(80).collect();
+    format!("{}  {end:<15}  {prompt}\n", listed.id)
+}
+
+fn describe(listed: &Listed, records: Option<u64>) -> serde_json::Value {
     match &listed.summary {
         Err(error) => json!({"task": listed.id, "error": error.to_string()}),
         Ok(summary) => json!({

@@ -279,7 +279,104 @@ fn passed(call: CallId) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::result_of;
+    use std::collections::BTreeMap;
+
+    use sabir_agent::{Attended, Limits, Origin, Rules, Settings, Start, Task, TaskId};
+    use sabir_call::{Prices, Protocol, Role, ToolSet};
+    use sabir_check::Repairs;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Numbers that look like chance, the same each time.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(self.0 >> 33).unwrap() % limit
+        }
+
+        fn block(&mut self) -> Block {
+            let id = ["", "a", "b", "c"][self.below(4)].to_owned();
+            match self.below(7) {
+                0 => Block::Call { id, name: "attempt_completion".to_owned(), arguments: serde_json::Map::new() },
+                1 | 2 => Block::Call { id, name: "Bash".to_owned(), arguments: serde_json::Map::new() },
+                3 | 4 => Block::Result { id, content: "x".to_owned(), failed: self.below(2) == 0, images: Vec::new() },
+                5 => Block::Other(json!({"type": "odd"})),
+                _ => Block::Text(
+                    [
+                        "words",
+                        "<read_file>\n<path>a</path>\n</read_file>",
+                        "<read_file>\n<path>a",
+                        "[read_file for 'a'] Result:",
+                        "<attempt_completion><result>r</result></attempt_completion>",
+                        "<environment_details>",
+                    ][self.below(6)]
+                    .to_owned(),
+                ),
+            }
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            system: String::new(),
+            model: "m".to_owned(),
+            tools: ToolSet::default(),
+            readers: Vec::new(),
+            rules: Rules::default(),
+            attended: Attended::No,
+            limits: Limits::default(),
+            repairs: Repairs::all(),
+            max_output: None,
+            prices: Prices::default(),
+        }
+    }
+
+    #[test]
+    fn any_history_becomes_one_that_could_have_been() {
+        let mut chance = Chance(1);
+        for round in 0..1000 {
+            let mut scribe = Scribe::new(round % 2 == 0, 1, Notes::default());
+            for _ in 0..chance.below(8) {
+                let blocks = (0..chance.below(5)).map(|_| chance.block()).collect();
+                match chance.below(2) {
+                    0 => scribe.assistant(blocks, Usage::default()),
+                    _ => scribe.user(blocks, Speaker::User),
+                }
+            }
+            let (mut entries, _) = scribe.finish();
+            // Every call has its one result, in the records and in the history that a fork goes on from.
+            let mut results: BTreeMap<&CallId, usize> = BTreeMap::new();
+            for entry in &entries {
+                match &entry.record {
+                    Record::Answered(answered) => {
+                        for check in &answered.checks {
+                            assert!(results.insert(&check.call, 0).is_none(), "round {round}: an id twice");
+                        }
+                    }
+                    Record::Result(result) => *results.get_mut(&result.id).unwrap() += 1,
+                    _ => {}
+                }
+            }
+            assert!(results.values().all(|count| *count == 1), "round {round}: {entries:?}");
+            entries.retain(|entry| !matches!(entry.record, Record::Ended { .. }));
+            let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
+            let from = Origin::Import { program: "cline".to_owned(), source: String::new(), notes: Vec::new() };
+            let (task, protocol, from) = (TaskId::new("t"), Protocol::Native, Some(from));
+            let start = Start { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from };
+            let records = std::iter::once(Record::Started(start)).chain(entries.into_iter().map(|entry| entry.record));
+            let task = Task::replay(records, settings()).unwrap();
+            let (mut asked, mut answered) = (0, 0);
+            for message in task.history() {
+                asked += message.calls().count();
+                answered += message.parts.iter().filter(|part| matches!(part, Part::Result(_))).count();
+            }
+            assert_eq!(asked, answered, "round {round}");
+            assert!(task.history().windows(2).all(|pair| pair[0].role != Role::User || pair[1].role != Role::User));
+        }
+    }
 
     #[test]
     fn the_heads_of_results() {

@@ -60,20 +60,20 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-#[test]
-fn cline_with_calls_in_text() {
-    let world = World::new();
+const ENVIRONMENT: &str = "<environment_details>\n# VSCode Visible Files\n</environment_details>";
+
+/// A task of Cline's with calls in text: one is done, one denied, one cut, one completes.
+fn cline(world: &World) -> PathBuf {
     let says = |words: &str| json!({"role": "assistant", "content": [text(words)], "modelInfo": {"modelId": "claude-sonnet-4-5"}});
-    let environment = "<environment_details>\n# VSCode Visible Files\n</environment_details>";
-    let path = folder(
-        &world,
+    folder(
+        world,
         &[
             (
                 "api_conversation_history.json",
                 json!([
-                    {"role": "user", "content": [text("<task>\ncorrect <b>the heading</b>\n</task>"), text(environment)]},
+                    {"role": "user", "content": [text("<task>\ncorrect <b>the heading</b>\n</task>"), text(ENVIRONMENT)]},
                     says("<thinking>I look.</thinking>\nI read it.\n\n<read_file>\n<path>NOTES.md</path>\n<task_progress>- [ ] read</task_progress>\n</read_file>"),
-                    {"role": "user", "content": [text("[read_file for 'NOTES.md'] Result:"), text("# Ntoes\n"), text(environment)]},
+                    {"role": "user", "content": [text("[read_file for 'NOTES.md'] Result:"), text("# Ntoes\n"), text(ENVIRONMENT)]},
                     says("<execute_command>\n<command>rm -r x && ls</command>\n<requires_approval>true</requires_approval>\n</execute_command>"),
                     {"role": "user", "content": [text("[execute_command for 'rm -r x && ls'] Result:\nThe user denied this operation."), text("<feedback>\nno\n</feedback>")]},
                     says("Then I write.\n<write_to_file>\n<path>NOTES.md</path>\n<content>\n# Notes\n"),
@@ -92,16 +92,21 @@ fn cline_with_calls_in_text() {
                 ]),
             ),
         ],
-    );
-    let (id, records) = import(&world, &path);
+    )
+}
+
+#[test]
+fn cline_with_calls_in_text() {
+    let world = World::new();
+    let (_, records) = import(&world, &cline(&world));
     assert_eq!(
         told(&records),
         [
             "started: correct <b>the heading</b>",
-            &format!("sabir: {environment}"),
+            &format!("sabir: {ENVIRONMENT}"),
             "model: I look. | \nI read it.\n\n | read_file {\"path\":\"NOTES.md\",\"task_progress\":\"- [ ] read\"}",
             "read_file done: # Ntoes\n",
-            &format!("sabir: {environment}"),
+            &format!("sabir: {ENVIRONMENT}"),
             "model: execute_command {\"command\":\"rm -r x && ls\",\"requires_approval\":\"true\"}",
             "execute_command denied: The user denied this operation.",
             "user: <feedback>\nno\n</feedback>",
@@ -123,7 +128,12 @@ fn cline_with_calls_in_text() {
         "{}",
         notes(&records)
     );
+}
 
+#[test]
+fn an_imported_task_is_checked_and_exported() {
+    let world = World::new();
+    let (id, _) = import(&world, &cline(&world));
     // The cut call is found by `check`.
     let checked = world.sabir().args(["check", "--task", &id]).output().unwrap();
     assert_eq!(code(&checked), 4, "{}", stderr(&checked));
@@ -220,9 +230,8 @@ fn lines(lines: &[Value]) -> String {
     lines.iter().enumerate().map(one).collect()
 }
 
-#[test]
-fn claude_code() {
-    let world = World::new();
+/// A history of Claude Code with an answer in three lines, a denied call, and much that is not taken over.
+fn claude_history() -> String {
     let says = |id: &str, block: Value, output: u64| {
         let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 100, "output_tokens": output});
         json!({"type": "assistant", "message": {"id": id, "role": "assistant", "model": "claude-opus-4-5", "content": [block], "usage": usage}})
@@ -251,8 +260,14 @@ fn claude_code() {
     // A line again, one that is broken off, and one that is no line of ours.
     history.push_str(&lines(&[json!({"type": "assistant", "uuid": "u5", "message": {"content": []}})]));
     history.push_str("{\"type\":\"assistant\",\"mess\n");
-    let path = world.write("5b1c.jsonl", &history);
-    let (id, records) = import(&world, &path);
+    history
+}
+
+#[test]
+fn claude_code() {
+    let world = World::new();
+    let path = world.write("5b1c.jsonl", &claude_history());
+    let (_, records) = import(&world, &path);
     assert_eq!(
         told(&records),
         [
@@ -281,8 +296,12 @@ fn claude_code() {
     ] {
         assert!(notes(&records).contains(note), "{note}: {}", notes(&records));
     }
+}
 
-    // It is read, not resumed; a fork of it goes on here.
+#[test]
+fn an_imported_task_is_forked_not_resumed() {
+    let world = World::new();
+    let (id, _) = import(&world, &world.write("5b1c.jsonl", &claude_history()));
     let provider = world.plays(WAYS[1], &[turn("", vec![("attempt_completion", json!({"result": "done"}))])]);
     let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
     assert!(code(&resumed) == 2 && stderr(&resumed).contains("sabir fork"), "{}", stderr(&resumed));

@@ -144,6 +144,7 @@ fn document(start: &Start, entries: &[Entry]) -> Document {
         }
         _ => {}
     }
+    facts.retain(|(_, value)| !value.is_empty());
     let title: String = clean(&start.prompt).lines().next().unwrap_or_default().chars().take(80).collect();
     let sections = (1..).zip(entries).filter_map(|(number, entry)| section(number, entry)).collect();
     Document { title, facts, sections }

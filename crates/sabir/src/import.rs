@@ -4,6 +4,7 @@
 //! a standard; whatever is not taken over is counted and said, in the first record as well.
 
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use sabir_agent::{Origin, Record, Start, TaskId};
 use sabir_call::Protocol;
@@ -34,14 +35,15 @@ struct History {
     /// The model's name, as far as it is known.
     model: String,
     protocol: Protocol,
-    /// When it began, in milliseconds since 1970; 0 where nothing says so.
+    /// When it began, in milliseconds since 1970.
     at: u64,
     scribe: Scribe,
 }
 
 /// `sabir import`.
 pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
-    let history = read(&arguments.path)?;
+    let path = std::fs::canonicalize(&arguments.path).unwrap_or_else(|_| arguments.path.clone());
+    let history = read(&path)?;
     let id = task::new_id();
     let (entries, notes) = entries(history, &id);
     let folder = config::tasks_folder()?;
@@ -115,6 +117,14 @@ fn text(path: &Path, notes: &mut Notes) -> Result<String, Failure> {
 fn value(path: &Path, notes: &mut Notes) -> Result<Value, Failure> {
     serde_json::from_str(&text(path, notes)?)
         .map_err(|error| Failure::usage(format!("{} is no JSON: {error}", path.display())))
+}
+
+/// When a file was written, for a history that says no times.
+fn written_at(path: &Path, notes: &mut Notes) -> u64 {
+    notes.add("histories without times, which begin when the file was written", 1);
+    let modified = std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let since = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    since.and_then(|since| u64::try_from(since.as_millis()).ok()).unwrap_or(0)
 }
 
 /// A string among the fields of an object.

@@ -133,7 +133,10 @@ fn numbered(number: u64, text: &str) -> String {
 fn words(record: &Record) -> String {
     use sabir_call::Part;
     let text = match record {
-        Record::Started(start) => format!("in {}\n{}> {}\n", start.workspace, origin(start), start.prompt),
+        Record::Started(start) => {
+            let folder = if start.workspace.is_empty() { "a folder that is not known" } else { &start.workspace };
+            format!("in {folder}\n{}> {}\n", origin(start), start.prompt)
+        }
         Record::Said { by: sabir_agent::Speaker::User, text } => format!("> {text}\n"),
         Record::Answered(answered) => {
             let parts = answered.parts.iter().filter_map(|part| match part {

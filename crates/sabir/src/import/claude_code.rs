@@ -20,7 +20,7 @@ use crate::time;
 
 use super::blocks::{Block, blocks};
 use super::scribe::{Notes, Scribe, short};
-use super::{History, string, text};
+use super::{History, string, text, written_at};
 
 /// What is found while the lines are read.
 struct Reading {
@@ -60,7 +60,8 @@ pub(super) fn read(path: &Path) -> Result<History, Failure> {
         }
     }
     reading.flush();
-    let Reading { scribe, prompt, model, workspace, at, .. } = reading;
+    let Reading { mut scribe, prompt, model, workspace, at, .. } = reading;
+    let at = at.unwrap_or_else(|| written_at(path, &mut scribe.notes));
     let prompt = prompt.ok_or_else(|| {
         Failure::usage(format!("{} holds no words of a user: it is no history of Claude Code", path.display()))
     })?;
@@ -71,7 +72,7 @@ pub(super) fn read(path: &Path) -> Result<History, Failure> {
         workspace: workspace.unwrap_or_default(),
         model: model.unwrap_or_else(|| "unknown".to_owned()),
         protocol: Protocol::Native,
-        at: at.unwrap_or(0),
+        at,
         scribe,
     })
 }

@@ -18,7 +18,7 @@ use crate::exit::Failure;
 
 use super::blocks::{Block, blocks};
 use super::scribe::{Notes, Scribe};
-use super::{History, string, value};
+use super::{History, string, value, written_at};
 
 /// The file with what the model was asked and said.
 pub(super) const MESSAGES: &str = "api_conversation_history.json";
@@ -47,15 +47,17 @@ pub(super) fn read(folder: &Path) -> Result<History, Failure> {
         .ok_or_else(|| Failure::usage(format!("{} holds no array of messages", folder.join(MESSAGES).display())))?;
     let beside = beside(folder, &mut notes)?;
     let native = messages.iter().any(|message| has_call(message.get("content")));
-    let mut scribe = Scribe::new(!native, beside.at.unwrap_or(0), notes);
+    let first = messages.first().and_then(|message| message.get("ts")).and_then(Value::as_u64);
+    let at = beside.at.or(first).unwrap_or_else(|| written_at(&folder.join(MESSAGES), &mut notes));
+    let mut scribe = Scribe::new(!native, at, notes);
     let answers = messages.iter().filter(|message| string(message, "role") == Some("assistant")).count();
     let mut usages = beside.usages.into_iter();
-    if usages.len() != answers {
+    if usages.len() != answers && usages.len() > 0 {
         scribe.notes.add("requests whose tokens cannot be told apart, and are left out", usages.len() as u64);
         usages = Vec::new().into_iter();
     }
     let (mut prompt, mut model) = (beside.prompt, None);
-    for (at, message) in messages.iter().enumerate() {
+    for (number, message) in messages.iter().enumerate() {
         scribe.clock(message.get("ts").and_then(Value::as_u64));
         model = model.or_else(|| string(message.get("modelInfo")?, "modelId").map(str::to_owned));
         if message.get("isSummary").and_then(Value::as_bool) == Some(true) {
@@ -65,7 +67,7 @@ pub(super) fn read(folder: &Path) -> Result<History, Failure> {
         match string(message, "role") {
             Some("assistant") => scribe.assistant(content, usages.next().unwrap_or_default()),
             Some("user" | "tool") => {
-                if at == 0 {
+                if number == 0 {
                     let first = first_words(&mut content);
                     prompt = prompt.or(first);
                 }
@@ -82,7 +84,7 @@ pub(super) fn read(folder: &Path) -> Result<History, Failure> {
         workspace: beside.workspace.unwrap_or_default(),
         model: model.unwrap_or_else(|| "unknown".to_owned()),
         protocol: if native { Protocol::Native } else { Protocol::Prompted("cline".to_owned()) },
-        at: beside.at.unwrap_or(0),
+        at,
         scribe,
     })
 }

@@ -324,6 +324,24 @@ fn an_imported_task_is_forked_not_resumed() {
 }
 
 #[test]
+fn a_history_that_says_little_is_one_all_the_same() {
+    let world = World::new();
+    let said = json!([{"role": "user", "content": "mend it"}, {"role": "assistant", "content": "How?"}]);
+    let path = folder(&world, &[("api_conversation_history.json", said)]);
+    let (id, records) = import(&world, &path);
+    assert_eq!(told(&records), ["started: mend it", "model: How?"]);
+    assert_eq!(notes(&records), "histories without times, which begin when the file was written: 1\n");
+    assert!(records[0]["at"].as_u64().unwrap() > 1_700_000_000_000 && records[0]["at"] == records[1]["at"]);
+    let source = records[0]["from"]["source"].as_str().unwrap();
+    assert!(source.starts_with('/') && source.ends_with("/1763800000000"), "{source}");
+    let log = stdout(&world.sabir().args(["log", &id]).output().unwrap());
+    assert!(log.contains("      in a folder that is not known\n"), "{log}");
+    let output = world.sabir().arg("import").arg(&path).args(["--output", "json"]).output().unwrap();
+    let output: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&output["records"], &output["notes"]), (&json!(2), &records[0]["from"]["notes"]));
+}
+
+#[test]
 fn what_is_no_history_is_refused_and_leaves_nothing() {
     let world = World::new();
     let empty = folder(&world, &[]);

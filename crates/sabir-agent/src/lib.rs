@@ -8,8 +8,8 @@
 //! use sabir_call::{Event, Protocol, ToolSet};
 //!
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
-//! let (task, protocol, edit_tool, mode) = (TaskId::new("t1"), Protocol::Native, None, None);
-//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
+//! let (task, protocol, edit_tool, mode, from) = (TaskId::new("t1"), Protocol::Native, None, None, None);
+//! let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from };
 //! let (system, model, tools) = (String::new(), "m".to_owned(), ToolSet::default());
 //! let (readers, pollers, max_output) = (Vec::new(), Vec::new(), None);
 //! let (rules, limits, repairs) = (Rules::default(), Limits::default(), Default::default());
@@ -49,8 +49,8 @@ pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{
-    Answered, Author, Check, Compacted, Failed, Judge, Outcome, Record, Shift, Speaker, Start, Store, StoreError,
-    TaskId, Verdict, When, Why,
+    Answered, Author, Check, Compacted, Failed, Judge, Origin, Outcome, Record, Shift, Speaker, Start, Store,
+    StoreError, TaskId, Verdict, When, Why,
 };
 pub use task::{
     Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,

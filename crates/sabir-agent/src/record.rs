@@ -111,6 +111,33 @@ pub struct Start {
     /// The mode it was begun in, if it was not the usual one. It holds when the task is resumed, unless another is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Where it comes from, if it is a fork or was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Origin>,
+}
+
+/// Where a task comes from whose first records were not its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// Its first records are those of another task.
+    Fork {
+        /// The other task.
+        task: TaskId,
+        /// The number of the last record that was taken, counted from 1.
+        record: u64,
+    },
+    /// Its records were made of another program's history. It can be read and forked, not resumed.
+    Import {
+        /// The program: `cline`, `roo` or `claude_code`.
+        program: String,
+        /// The file or folder that was read.
+        source: String,
+        /// What of it is not in the records, in words.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
+    },
 }
 
 /// A model's answer.

@@ -65,6 +65,11 @@ pub trait DiskFile: Send {
     /// Gives the lock back.
     fn unlock(&self);
 
+    /// The process that has locked it; `None` where none has, or the system does not tell.
+    fn holder(&self) -> Option<u32> {
+        None
+    }
+
     /// How long it is.
     ///
     /// # Errors
@@ -147,6 +152,10 @@ impl DiskFile for File {
 
     fn unlock(&self) {
         let _ = Self::unlock(self);
+    }
+
+    fn holder(&self) -> Option<u32> {
+        crate::holder::of(self)
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -30,10 +30,12 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// Another process works on the task.
-    #[error("the task `{id}` is in use by another process, which has {path:?} open; end that one first")]
+    #[error("the task `{id}` is in use by {}, which has {path:?} open; end that one first", process(*holder))]
     Locked {
         /// The task.
         id: String,
+        /// The process, where the system tells.
+        holder: Option<u32>,
         /// Its journal.
         path: PathBuf,
     },
@@ -63,6 +65,14 @@ pub enum JournalError {
         /// What the reader says.
         reason: String,
     },
+    /// A record is too large or too deep to be read back.
+    #[error("record {number} cannot be written: {reason}")]
+    Unfit {
+        /// The record, counted from 1.
+        number: u64,
+        /// Why, in words.
+        reason: String,
+    },
     /// The journal holds no start of a task: it ended before the first record.
     #[error("{path:?} holds no task: it ended before the task was written down; it can be removed")]
     Empty {
@@ -79,6 +89,11 @@ pub enum JournalError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+/// Who works on a task, in words.
+fn process(holder: Option<u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
 
 impl JournalError {

@@ -17,7 +17,7 @@ pub(crate) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
 /// Deeper values are not written: reading them back would need a deep stack.
 const MAX_DEPTH: usize = 256;
 /// How every payload begins.
-const PAYLOAD_START: &[u8] = b"{\"at\":";
+pub(crate) const PAYLOAD_START: &[u8] = b"{\"at\":";
 
 /// A record and when it was written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,18 +1,20 @@
 //! The tasks of a folder, read from the journals themselves.
 //!
-//! There is no file that lists them, since that could disagree. Of each journal the heads of the frames are read, and the first and
-//! last payload; the rest is skipped.
+//! There is no file that lists them, since that could disagree. Of each journal the first record is read, and the last, which is looked
+//! for from the end of the file: it is the frame whose length leads to that very end, with a checksum that fits. Only where the end
+//! is torn or damaged, or the last record is a large one, the heads of all frames are read.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use sabir_agent::{Outcome, Record, TaskId};
+use sabir_agent::{Origin, Outcome, Record, TaskId};
 use sabir_call::Protocol;
 
 use crate::error::JournalError;
-use crate::frame::{self, Entry, HEAD_BYTES, HEADER, Head};
-use crate::journal::task_of;
+use crate::frame::{self, Entry, HEAD_BYTES, HEADER, Head, PAYLOAD_START};
+use crate::journal::{open_file, path_of, task_of};
 use crate::recovery::{next_payload, read_header};
 
 /// A journal in a folder.
@@ -43,32 +45,61 @@ pub struct Summary {
     pub last_at: u64,
     /// How it ended; `None` while it runs, and when it was interrupted.
     pub ended: Option<Outcome>,
-    /// How many records there are.
-    pub records: u64,
+    /// Where it comes from, if it is a fork or was imported.
+    pub from: Option<Origin>,
 }
+
+/// How far from the end of a journal its last record is looked for, in bytes.
+const TAIL_BYTES: u64 = 16 << 10;
 
 /// Every journal of a folder, the latest start first, those that cannot be read at the end. A folder that does not exist holds none.
 ///
 /// # Errors
 /// [`JournalError::Io`] when the folder itself cannot be read.
 pub fn list(folder: &Path) -> Result<Vec<Listed>, JournalError> {
-    let fail = |error| JournalError::io("list", folder)(error);
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(fail)?,
+    let with_summary = |id| {
+        let summary = path_of(folder, &id).and_then(|path| summarise(&path));
+        Listed { id, summary }
     };
-    let mut listed = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(fail)?.file_name();
-        if let Some(id) = name.to_str().and_then(task_of) {
-            listed.push(Listed { id, summary: summarise(&folder.join(name)) });
-        }
-    }
+    let mut listed: Vec<_> = names(folder)?.into_iter().map(with_summary).collect();
     listed.sort_by(|a, b| {
         let started = |listed: &Listed| listed.summary.as_ref().ok().map(|summary| summary.started_at);
         started(b).cmp(&started(a)).then_with(|| a.id.cmp(&b.id))
     });
     Ok(listed)
+}
+
+/// The tasks that have a journal in a folder, sorted; the journals themselves are not read.
+///
+/// # Errors
+/// [`JournalError::Io`] when the folder cannot be read; one that does not exist holds none.
+pub fn names(folder: &Path) -> Result<Vec<TaskId>, JournalError> {
+    let fail = |error| JournalError::io("list", folder)(error);
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(fail)?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry.map_err(fail)?.file_name().to_str().and_then(task_of));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// How many records the journal of a task holds. The heads of all frames are read.
+///
+/// # Errors
+/// Those of [`read`](crate::read), but that records of an unknown kind are counted.
+pub fn count(folder: &Path, id: &TaskId) -> Result<u64, JournalError> {
+    let path = path_of(folder, id)?;
+    let file = open_file(id, &path)?;
+    let size = file.metadata().map_err(JournalError::io("read", &path))?.len();
+    let mut input = BufReader::new(file);
+    match read_header(&mut input, &path)? {
+        Some(_) => Ok(0),
+        None => Ok(walk(&mut input, size, &path)?.0),
+    }
 }
 
 fn summarise(path: &Path) -> Result<Summary, JournalError> {
@@ -80,21 +111,16 @@ fn summarise(path: &Path) -> Result<Summary, JournalError> {
     if read_header(&mut input, path)?.is_some() {
         return Err(empty());
     }
-    let (mut records, mut last, mut next) = (0, 0, HEADER.len() as u64);
-    let mut bytes = [0; HEAD_BYTES];
-    while next + (HEAD_BYTES as u64) < size {
-        input.read_exact(&mut bytes).map_err(fail)?;
-        let Some(head) = Head::read(&bytes).filter(|head| head.is_possible()) else { break };
-        let end = next + (HEAD_BYTES + head.length) as u64;
-        if end > size {
-            break;
-        }
-        (records, last, next) = (records + 1, next, end);
-        input.seek_relative(i64::try_from(head.length).unwrap_or(i64::MAX)).map_err(fail)?;
-    }
     let first = entry_at(&mut input, HEADER.len() as u64, path, 1)?.ok_or_else(empty)?;
     let Record::Started(start) = first.record else { return Err(empty()) };
-    let last = entry_at(&mut input, last, path, records)?;
+    let last = match ending(input.get_ref(), size).map_err(fail)? {
+        Some(byte) => entry_at(&mut input, byte, path, 0)?,
+        None => {
+            input.seek(SeekFrom::Start(HEADER.len() as u64)).map_err(fail)?;
+            let (records, byte) = walk(&mut input, size, path)?;
+            entry_at(&mut input, byte, path, records)?
+        }
+    };
     Ok(Summary {
         id: start.task,
         prompt: start.prompt,
@@ -107,8 +133,41 @@ fn summarise(path: &Path) -> Result<Summary, JournalError> {
             Record::Ended { outcome, .. } => Some(outcome),
             _ => None,
         }),
-        records,
+        from: start.from,
     })
+}
+
+/// Where the frame begins that ends with the file; `None` where none does, or it begins too far away.
+fn ending(file: &File, size: u64) -> std::io::Result<Option<u64>> {
+    let from = size.saturating_sub(TAIL_BYTES).max(HEADER.len() as u64);
+    let mut tail = vec![0; usize::try_from(size.saturating_sub(from)).unwrap_or_default()];
+    file.read_exact_at(&mut tail, from)?;
+    let begins = (0..tail.len()).rev().find(|at| {
+        let Some((bytes, payload)) = tail.get(*at..).and_then(|rest| rest.split_at_checked(HEAD_BYTES)) else {
+            return false;
+        };
+        payload.starts_with(PAYLOAD_START)
+            && Head::read(bytes).is_some_and(|head| head.length == payload.len() && head.fits(payload))
+    });
+    Ok(begins.map(|at| from + at as u64))
+}
+
+/// How many frames are whole by their heads, and where the last of them begins. The input stands behind the first line.
+fn walk(input: &mut BufReader<File>, size: u64, path: &Path) -> Result<(u64, u64), JournalError> {
+    let fail = |error| JournalError::io("read", path)(error);
+    let (mut records, mut last, mut next) = (0, 0, HEADER.len() as u64);
+    let mut bytes = [0; HEAD_BYTES];
+    while next + (HEAD_BYTES as u64) < size {
+        input.read_exact(&mut bytes).map_err(fail)?;
+        let Some(head) = Head::read(&bytes).filter(|head| head.is_possible()) else { break };
+        let end = next + (HEAD_BYTES + head.length) as u64;
+        if end > size {
+            break;
+        }
+        (records, last, next) = (records + 1, next, end);
+        input.seek_relative(i64::try_from(head.length).unwrap_or(i64::MAX)).map_err(fail)?;
+    }
+    Ok((records, last))
 }
 
 /// The entry whose frame begins at that byte; `None` where no whole frame is.

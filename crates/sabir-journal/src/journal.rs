@@ -227,7 +227,7 @@ pub(crate) fn task_of(name: &str) -> Option<TaskId> {
     name.strip_suffix(ENDING).filter(|id| is_name(id)).map(TaskId::new)
 }
 
-fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
+pub(crate) fn path_of(folder: &Path, id: &TaskId) -> Result<PathBuf, JournalError> {
     // The name becomes a path, so it must not be able to climb.
     if !is_name(id.as_str()) {
         return Err(JournalError::Name { id: id.as_str().chars().take(MAX_NAME_BYTES).collect() });
@@ -239,27 +239,38 @@ fn is_name(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
+/// Opens a journal that is there.
+pub(crate) fn open_file(id: &TaskId, path: &Path) -> Result<File, JournalError> {
+    File::open(path).map_err(absent(id, path))
+}
+
 fn open_existing(
     disk: &dyn Disk,
     purpose: Purpose,
     id: &TaskId,
     path: &Path,
 ) -> Result<Box<dyn DiskFile>, JournalError> {
-    disk.open(path, purpose).map_err(|error| match error.kind() {
+    disk.open(path, purpose).map_err(absent(id, path))
+}
+
+fn absent(id: &TaskId, path: &Path) -> impl Fn(std::io::Error) -> JournalError {
+    move |error| match error.kind() {
         ErrorKind::NotFound => JournalError::Missing { id: id.to_string(), path: path.to_path_buf() },
         _ => JournalError::io("open", path)(error),
-    })
+    }
 }
 
 fn lock(file: &dyn DiskFile, id: &TaskId, path: &Path) -> Result<(), JournalError> {
     file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => JournalError::Locked { id: id.to_string(), path: path.to_path_buf() },
+        TryLockError::WouldBlock => {
+            JournalError::Locked { id: id.to_string(), holder: file.holder(), path: path.to_path_buf() }
+        }
         TryLockError::Error(error) => JournalError::io("lock", path)(error),
     })
 }
 
 /// Makes the folder and those above it, each of which is on disk before the next.
-fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
     let missing: Vec<_> =
         folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !disk.exists(part)).collect();
     for part in missing.into_iter().rev() {
@@ -277,7 +288,7 @@ fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
 }
 
 /// Makes the names in a folder survive a power cut.
-fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
+pub(crate) fn sync_folder(disk: &dyn Disk, folder: &Path) -> Result<(), JournalError> {
     disk.sync_folder(folder).map_err(JournalError::io("sync", folder))
 }
 

@@ -34,7 +34,7 @@
 //! | the file ends inside a frame, or in nothing but zeros | cut off, reported as [`Recovery::torn_bytes`] |
 //! | a whole frame with a wrong checksum or length | everything from there on goes to `<task>.journal.damaged`, reported |
 //! | a header of a newer version, a record of an unknown kind | refused, untouched |
-//! | another process has the journal open | refused |
+//! | another process has the journal open | refused, with its number |
 //! | a write fails (full disk) | the frame is taken back; later appends may succeed |
 //! | a sync fails, or the file was removed | no further appends: nobody knows what is on the disk |
 //!
@@ -60,13 +60,18 @@
 mod disk;
 mod error;
 mod frame;
+mod holder;
 mod index;
 mod journal;
 mod recovery;
+mod tail;
+mod whole;
 
 pub use disk::{Disk, DiskFile, Purpose, SystemDisk};
 pub use error::JournalError;
 pub use frame::Entry;
-pub use index::{Listed, Summary, list};
+pub use index::{Listed, Summary, count, list, names};
 pub use journal::{Journal, read, read_on};
 pub use recovery::Recovery;
+pub use tail::Tail;
+pub use whole::write;

@@ -9,6 +9,9 @@ pub(crate) use context::ContextArguments;
 pub(crate) use ends::EndFlags;
 pub(crate) use files::{Consent, EditArguments, EditFormat, HistoryArguments, RestoreArguments, UndoArguments};
 pub(crate) use gateway::{GatewayArguments, LogForm};
+pub(crate) use journal::{
+    ExportArguments, ExportForm, ForkArguments, ImportArguments, JudgeArguments, LogArguments, TasksArguments,
+};
 pub(crate) use limits::{
     ExplainedArguments, ModesArguments, PolicyCommand, RuleFlags, RuleOptions, SandboxArguments, SimulateArguments,
     TrustArguments,
@@ -20,6 +23,7 @@ mod context;
 mod ends;
 mod files;
 mod gateway;
+mod journal;
 mod limits;
 
 /// A terminal coding agent that understands every way a language model asks for a tool.
@@ -51,22 +55,18 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Go on with a task that did not complete.
     Resume(ResumeArguments),
+    /// Begin a new task with the first records of another, which stays as it is. See `sabir help journal`.
+    Fork(ForkArguments),
     /// Show what happened in a task.
-    Log {
-        /// The task's name, or the beginning of it.
-        task: String,
-        /// How to print it.
-        #[arg(long, value_enum, default_value_t = Output::Text)]
-        output: Output,
-    },
+    Log(LogArguments),
     /// Show what fills a task's context; compact it, or go back on that. `docs/context.md` says how.
     Context(ContextArguments),
     /// List the tasks, the newest first.
-    Tasks {
-        /// How to print them.
-        #[arg(long, value_enum, default_value_t = Output::Text)]
-        output: Output,
-    },
+    Tasks(TasksArguments),
+    /// Write a task as Markdown, JSON or HTML, without secrets.
+    Export(ExportArguments),
+    /// Make a task of another program's history (Cline, Roo Code, Claude Code), to read, check and fork it.
+    Import(ImportArguments),
     /// List what can be gone back on: the checkpoints of a task, by default of the newest one of this folder.
     Checkpoints(HistoryArguments),
     /// Show what a task changed, as a diff: all of it, or its last N changing calls.
@@ -84,7 +84,7 @@ pub(crate) enum Command {
     /// Read raw assistant text from standard input and print what was understood.
     Parse(ParseArguments),
     /// Like `parse`, but print only what is wrong, as diagnostics, and the feedback that the model would get.
-    Check(CheckArguments),
+    Check(JudgeArguments),
     /// Like `parse`, but print how the text was understood: every marker, what it was taken for, how sure, and why.
     Explain(CheckArguments),
     /// Print the system prompt that teaches the tools in a dialect, and its size.
@@ -138,11 +138,11 @@ pub(crate) enum Command {
     },
     /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
     /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
-    /// (`help checkpoints`), what may be done (`help policy`, `help modes`), tasks without a terminal (`help headless`,
-    /// `help events`), provider APIs (`help wires`), or the gateway (`help gateway`).
+    /// (`help checkpoints`), journals (`help journal`), what may be done (`help policy`, `help modes`), tasks without a terminal
+    /// (`help headless`, `help events`), provider APIs (`help wires`), or the gateway (`help gateway`).
     Help {
         /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `events`, `gateway`, `headless`,
-        /// `lints`, `modes`, `policy` or `wires`.
+        /// `journal`, `lints`, `modes`, `policy` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -432,6 +432,7 @@ impl Cli {
             Some(Command::Gateway(arguments)) => return arguments.config.as_deref(),
             Some(Command::Run(arguments)) => &arguments.task,
             Some(Command::Resume(arguments)) => &arguments.task,
+            Some(Command::Fork(arguments)) => &arguments.task,
             Some(Command::Policy { command: PolicyCommand::Explain(arguments) }) => {
                 return arguments.rules.config.as_deref();
             }

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
 /// What has a document of its own.
-const TOPICS: [(&str, &str); 12] = [
+const TOPICS: [(&str, &str); 13] = [
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
@@ -19,6 +19,7 @@ const TOPICS: [(&str, &str); 12] = [
     ("gateway", include_str!("../../../docs/gateway.md")),
     ("headless", include_str!("../../../docs/headless.md")),
     ("ignore", include_str!("../../../docs/ignore.md")),
+    ("journal", include_str!("../../../docs/journal.md")),
     ("modes", include_str!("../../../docs/modes.md")),
     ("policy", include_str!("../../../docs/policy.md")),
     ("sandbox", include_str!("../../../docs/sandbox.md")),

@@ -1,105 +1,267 @@
 //! `log` and `tasks`: what the journals say. Secrets leave here as well: journals of earlier versions hold them.
 
-use sabir_agent::{TaskEvent, Totals};
+use std::time::Duration;
+
+use sabir_agent::{Origin, Record, Start, TaskEvent, TaskId, Totals};
 use sabir_call::redact;
+use sabir_journal::{Entry, Listed, Tail};
 use serde_json::json;
 
-use crate::cli::Output;
+use crate::cli::{LogArguments, Output, TasksArguments};
 use crate::exit::{Exit, Failure};
 use crate::screen::Painter;
 use crate::{config, print, spent, task};
 
-/// `sabir log`.
-pub(crate) fn log(name: &str, output: Output) -> Result<Exit, Failure> {
+/// How often a journal that is followed is looked at.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Arguments of a call that a log shows, in characters.
+const SHOWN: usize = 200;
+
+/// The entries of a task, by its name or the beginning of it. What is wrong with the journal is said on standard error.
+pub(crate) fn entries(name: &str) -> Result<(TaskId, Vec<Entry>), Failure> {
     let folder = config::tasks_folder()?;
     let id = task::find(&folder, name)?;
     let (entries, recovery) = sabir_journal::read(&folder, &id).map_err(|error| Failure::usage(error.to_string()))?;
     if !recovery.is_clean() {
-        print::err(&format!("sabir: {recovery}\n"));
+        print::err(&print::visible(&format!("sabir: {recovery}\n")));
     }
+    Ok((id, entries))
+}
+
+/// How the task of these entries began.
+pub(crate) fn start<'a>(id: &TaskId, entries: &'a [Entry]) -> Result<&'a Start, Failure> {
+    match entries.first().map(|entry| &entry.record) {
+        Some(Record::Started(start)) => Ok(start),
+        _ => Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task"))),
+    }
+}
+
+/// `sabir log`.
+pub(crate) fn log(arguments: &LogArguments) -> Result<Exit, Failure> {
+    let (first, last) = arguments.records.as_deref().map_or(Ok((1, u64::MAX)), range)?;
+    let mut printer = Printer { painter: Painter::default(), output: arguments.output, first, last, number: 0 };
+    if arguments.follow {
+        return follow(&arguments.task, printer);
+    }
+    let (id, entries) = entries(&arguments.task)?;
     let mut totals = Totals::default();
     entries.iter().for_each(|entry| totals.note(&entry.record));
-    match output {
-        Output::Events => entries.iter().for_each(print::redacted),
-        Output::Json => print::redacted(&json!({
-            "task": id, "records": entries,
+    if arguments.output == Output::Json {
+        let entries: Vec<_> = (1..).zip(&entries).filter(|(number, _)| (first..=last).contains(number)).collect();
+        print::redacted(&json!({
+            "task": id, "records": entries.iter().map(|(_, entry)| entry).collect::<Vec<_>>(),
             "usage": totals.usage, "estimate": totals.estimate, "cost": totals.cost,
-        })),
-        Output::Text => {
-            let mut painter = Painter::default();
-            for entry in &entries {
-                let mut text = painter.paint(TaskEvent::Record(&entry.record));
-                text.push_str(&words(&entry.record));
-                print::out(&redact::text(&text));
-            }
-            print::out(&format!("in all: {}\n", spent::words(&totals)));
-        }
+        }));
+        return Ok(Exit::Completed);
+    }
+    entries.iter().for_each(|entry| printer.print(entry));
+    if arguments.output == Output::Text {
+        print::out(&format!("in all: {}\n", spent::words(&totals)));
     }
     Ok(Exit::Completed)
 }
 
+/// Prints what is there and what comes, until nobody works on the task any more.
+fn follow(name: &str, mut printer: Printer) -> Result<Exit, Failure> {
+    if printer.output == Output::Json {
+        return Err(Failure::usage("one object cannot be followed: give --output text or --output events"));
+    }
+    let folder = config::tasks_folder()?;
+    let fail = |error: sabir_journal::JournalError| Failure::usage(error.to_string());
+    let mut tail = Tail::open(&folder, &task::find(&folder, name)?).map_err(fail)?;
+    loop {
+        // Asked before the journal is read, so that what was written last is not missed.
+        let works = tail.holder().is_some();
+        tail.read().map_err(fail)?.iter().for_each(|entry| printer.print(entry));
+        if !works || printer.number >= printer.last {
+            return Ok(Exit::Completed);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The first and the last number of `3..7`, `3..`, `..7` or `5`.
+fn range(text: &str) -> Result<(u64, u64), Failure> {
+    let wrong = || {
+        Failure::usage(format!("`{text}` is no range of records: write `3..7`, `3..`, `..7` or `5`, counted from 1"))
+    };
+    let number = |text: &str, missing: u64| if text.is_empty() { Some(missing) } else { text.parse().ok() };
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    match (number(first, 1), number(last, u64::MAX)) {
+        (Some(first), Some(last)) if 0 < first && first <= last && !text.is_empty() => Ok((first, last)),
+        _ => Err(wrong()),
+    }
+}
+
+/// Records as text or lines, each with its number.
+struct Printer {
+    painter: Painter,
+    output: Output,
+    first: u64,
+    last: u64,
+    /// That of the last record that came.
+    number: u64,
+}
+
+impl Printer {
+    fn print(&mut self, entry: &Entry) {
+        self.number += 1;
+        let wanted = (self.first..=self.last).contains(&self.number);
+        if self.output != Output::Text {
+            if wanted {
+                print::redacted(entry);
+            }
+            return;
+        }
+        // The painter has to see every record: it knows calls by their answers.
+        let mut text = self.painter.paint(TaskEvent::Record(&entry.record));
+        text.push_str(&words(&entry.record));
+        if wanted {
+            print::out(&redact::text(&numbered(self.number, &text)));
+        }
+    }
+}
+
+/// The text of a record, with its number before the first line.
+fn numbered(number: u64, text: &str) -> String {
+    let head = std::iter::once(format!("{number:>4}  ")).chain(std::iter::repeat("      ".to_owned()));
+    let lines = text.trim_matches('\n').lines().map(|line| format!("{line}\n"));
+    head.zip(lines).map(|(head, line)| head + &line).collect()
+}
+
 /// What a log says beyond what a live task shows, whose deltas are gone.
-fn words(record: &sabir_agent::Record) -> String {
-    use sabir_agent::Record;
+fn words(record: &Record) -> String {
     use sabir_call::Part;
     let text = match record {
-        Record::Started(start) => format!("in {}\n> {}\n", start.workspace, start.prompt),
+        Record::Started(start) => {
+            let folder = if start.workspace.is_empty() { "a folder that is not known" } else { &start.workspace };
+            format!("in {folder}\n{}> {}\n", origin(start), start.prompt)
+        }
         Record::Said { by: sabir_agent::Speaker::User, text, .. } => format!("> {text}\n"),
         Record::Answered(answered) => {
-            let texts = answered.parts.iter().filter_map(|part| match part {
+            let parts = answered.parts.iter().filter_map(|part| match part {
                 Part::Text { text } => Some(format!("{}\n", text.trim_end())),
+                Part::Call(call) => Some(format!("● {} {}\n", call.name, brief(&call.arguments))),
                 _ => None,
             });
-            texts.chain([told(record)]).collect()
+            parts.chain([told(record)]).collect()
         }
         Record::Failed(_) => told(record),
-        Record::Ended { outcome, message } => format!("ended ({}): {message}\n", self::outcome(*outcome)),
+        Record::Judged { verdict, by, reason, .. } => {
+            format!("  {} by the {}: {reason}\n", word(verdict), word(by))
+        }
+        Record::Running { call, .. } => format!("  running {call}\n"),
+        Record::Ended { outcome, message } => format!("ended ({}): {message}\n", word(outcome)),
         _ => String::new(),
     };
     print::visible(&text)
 }
 
+/// Where a task comes from, as a line; nothing for most.
+fn origin(start: &Start) -> String {
+    match &start.from {
+        Some(Origin::Fork { task, record }) => format!("forked from {task}, record {record}\n"),
+        Some(Origin::Import { program, source, notes }) => {
+            let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
+            format!("imported from {program}: {source}\n{notes}")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Arguments on one line, the rest of long ones left out.
+fn brief(arguments: &serde_json::Map<String, serde_json::Value>) -> String {
+    let text = serde_json::to_string(arguments).unwrap_or_default();
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
+
 /// What one answer took.
-fn told(record: &sabir_agent::Record) -> String {
+fn told(record: &Record) -> String {
     let mut totals = Totals::default();
     totals.note(record);
     if totals == Totals::default() { String::new() } else { format!("  {}\n", spent::words(&totals)) }
 }
 
 /// `sabir tasks`.
-pub(crate) fn tasks(output: Output) -> Result<Exit, Failure> {
+pub(crate) fn tasks(arguments: &TasksArguments) -> Result<Exit, Failure> {
     let folder = config::tasks_folder()?;
-    let all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
-    match output {
+    let mut all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
+    let wanted: Vec<_> =
+        arguments.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();
+    if !wanted.is_empty() {
+        all.retain(|listed| {
+            let prompt = listed.summary.as_ref().map(|summary| summary.prompt.to_lowercase());
+            prompt.is_ok_and(|prompt| wanted.iter().all(|word| prompt.contains(word)))
+        });
+    }
+    let describe = |listed: &Listed| describe(listed, sabir_journal::count(&folder, &listed.id).ok());
+    match arguments.output {
         Output::Json => print::redacted(&all.iter().map(describe).collect::<Vec<_>>()),
         Output::Events => all.iter().for_each(|listed| print::redacted(&describe(listed))),
-        Output::Text => {
-            for listed in &all {
-                let (end, prompt) = match &listed.summary {
-                    Err(error) => ("unreadable".to_owned(), error.to_string()),
-                    Ok(summary) => (summary.ended.map_or("open".to_owned(), outcome), summary.prompt.clone()),
-                };
-                let prompt: String =
-                    redact::text(&prompt).lines().next().unwrap_or_default().chars().take(80).collect();
-                print::out(&print::visible(&format!("{}  {end:<15}  {prompt}\n", listed.id)));
-            }
-        }
+        Output::Text => print::out(&print::visible(&all.iter().map(line).collect::<String>())),
     }
     Ok(Exit::Completed)
 }
 
-fn describe(listed: &sabir_journal::Listed) -> serde_json::Value {
+/// A task on one line.
+fn line(listed: &Listed) -> String {
+    let (end, prompt) = match &listed.summary {
+        Err(error) => ("unreadable".to_owned(), error.to_string()),
+        Ok(summary) => {
+            let foreign = matches!(summary.from, Some(Origin::Import { .. }));
+            let open = if foreign { "imported" } else { "open" };
+            (summary.ended.as_ref().map_or(open.to_owned(), word), summary.prompt.clone())
+        }
+    };
+    let prompt: String = redact::text(prompt.lines().next().unwrap_or_default()).chars().take(80).collect();
+    format!("{}  {end:<15}  {prompt}\n", listed.id)
+}
+
+fn describe(listed: &Listed, records: Option<u64>) -> serde_json::Value {
     match &listed.summary {
         Err(error) => json!({"task": listed.id, "error": error.to_string()}),
         Ok(summary) => json!({
             "task": listed.id, "prompt": summary.prompt, "model": summary.model, "protocol": summary.protocol,
             "workspace": summary.workspace, "started_at": summary.started_at, "last_at": summary.last_at,
-            "ended": summary.ended, "records": summary.records,
+            "ended": summary.ended, "records": records, "from": summary.from,
         }),
     }
 }
 
-/// An outcome as JSON writes it.
-fn outcome(outcome: sabir_agent::Outcome) -> String {
-    serde_json::to_value(outcome).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+/// An outcome, a verdict or a judge as JSON writes it.
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{numbered, range};
+
+    #[test]
+    fn ranges() {
+        for (text, expected) in [
+            ("5", Some((5, 5))),
+            ("3..7", Some((3, 7))),
+            ("3..", Some((3, u64::MAX))),
+            ("..7", Some((1, 7))),
+            ("..", Some((1, u64::MAX))),
+            ("", None),
+            ("0", None),
+            ("0..2", None),
+            ("7..3", None),
+            ("a..b", None),
+            ("-1", None),
+        ] {
+            assert_eq!(range(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_stand_before_the_first_line() {
+        assert_eq!(numbered(7, "\na\n b\n"), "   7  a\n       b\n");
+        assert_eq!(numbered(7, ""), "");
+    }
 }

@@ -15,12 +15,16 @@ mod edit;
 mod ends;
 mod exit;
 mod explain;
+mod export;
 mod folded;
+mod fork;
 mod gateway;
 mod help;
 mod history;
+mod import;
 mod instructions;
 mod journal;
+mod judged;
 mod kept;
 mod keys;
 mod lines;
@@ -43,6 +47,7 @@ mod shown;
 mod spent;
 mod task;
 mod terminal;
+mod time;
 mod tour;
 mod trust;
 mod typed;
@@ -88,16 +93,19 @@ fn dispatch() -> Result<Exit, Failure> {
         None => run::interactive(&cli.task, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Resume(arguments)) => run::resume(arguments),
-        Some(Command::Log { task, output }) => journal::log(task, *output),
+        Some(Command::Fork(arguments)) => fork::fork(arguments),
+        Some(Command::Log(arguments)) => journal::log(arguments),
         Some(Command::Context(arguments)) => context::context(arguments),
-        Some(Command::Tasks { output }) => journal::tasks(*output),
+        Some(Command::Tasks(arguments)) => journal::tasks(arguments),
+        Some(Command::Export(arguments)) => export::export(arguments),
+        Some(Command::Import(arguments)) => import::import(arguments),
         Some(Command::Checkpoints(arguments)) => history::checkpoints(arguments),
         Some(Command::Diff(arguments)) => history::diff(arguments),
         Some(Command::Undo(arguments)) => undo::undo(arguments),
         Some(Command::Restore(arguments)) => undo::restore(arguments),
         Some(Command::Tour { folder }) => tour::tour(folder.as_deref()),
         Some(Command::Parse(arguments)) => parse::parse(arguments),
-        Some(Command::Check(arguments)) => parse::check(arguments),
+        Some(Command::Check(arguments)) => judged::check(arguments),
         Some(Command::Explain(arguments)) => explain::explain(arguments),
         Some(Command::Prompt(arguments)) => prompt::prompt(arguments),
         Some(Command::Dialects { name, output }) => dialects::dialects(name.as_deref(), *output),

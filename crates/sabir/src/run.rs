@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sabir_agent::{Attended, Outcome, Record, Start, Task, TaskId, User};
+use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
@@ -134,6 +134,11 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
     };
+    if matches!(start.from, Some(Origin::Import { .. })) {
+        return Err(Failure::usage(format!(
+            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
+        )));
+    }
     check_protocol(start, options)?;
     let options = &task::kept_mode(start, options);
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
@@ -147,7 +152,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));
-    let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
+    let task = Task::replay(records, settings).map_err(|error| match error {
+        ReplayError::Completed => {
+            Failure::usage(format!("{id}: {error}; `sabir fork {id} WORDS` goes on from it as a new task"))
+        }
+        error => Failure::usage(format!("{id}: {error}")),
+    })?;
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
@@ -236,8 +246,10 @@ fn newest(folder: &Path, workspace: &Path) -> Result<TaskId, Failure> {
         .map_err(|error| Failure::usage(format!("the folder {} cannot be opened: {error}", workspace.display())))?;
     let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
     let mut summaries = all.into_iter().filter_map(|listed| listed.summary.ok());
-    let newest =
-        summaries.find(|summary| summary.ended != Some(Outcome::Completed) && Path::new(&summary.workspace) == here);
+    let newest = summaries.find(|summary| {
+        let foreign = matches!(summary.from, Some(Origin::Import { .. }));
+        !foreign && summary.ended != Some(Outcome::Completed) && Path::new(&summary.workspace) == here
+    });
     newest
         .map(|summary| summary.id)
         .ok_or_else(|| Failure::usage("there is no task that could be resumed in this folder; `sabir tasks` lists all"))

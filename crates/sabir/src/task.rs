@@ -384,6 +384,7 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         version: env!("CARGO_PKG_VERSION").to_owned(),
         edit_tool: Some(bench.means.edit_tool.name().to_owned()),
         mode: bench.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
+        from: None,
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
     let task = task.within(bench.context.clone());
@@ -400,8 +401,8 @@ pub(crate) fn clock() -> impl Fn() -> u64 + Send + 'static {
 
 /// The task whose name is, or begins with, `name`.
 pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
-    let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
-    let ids: Vec<_> = all.into_iter().map(|listed| listed.id).filter(|id| id.as_str().starts_with(name)).collect();
+    let all = sabir_journal::names(folder).map_err(|error| Failure::internal(error.to_string()))?;
+    let ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
     match ids.as_slice() {
         [id] => Ok(id.clone()),
         [] => Err(Failure::usage(format!("there is no task `{name}`; `sabir tasks` lists them"))),

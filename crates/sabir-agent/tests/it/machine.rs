@@ -48,6 +48,7 @@ pub(crate) fn start() -> Start {
         version: "0".to_owned(),
         edit_tool: None,
         mode: None,
+        from: None,
     }
 }
 

@@ -14,7 +14,7 @@ mod ends;
 mod limits;
 mod lists;
 mod mend;
-mod report;
 mod recorded;
+mod report;
 mod security;
 mod town;

@@ -2,7 +2,7 @@
 
 use sabir_agent::{Outcome, Store, TaskId};
 use sabir_call::Protocol;
-use sabir_journal::{Journal, Summary, list};
+use sabir_journal::{Journal, Summary, count, list, names};
 
 use crate::{Place, said, started};
 
@@ -15,7 +15,8 @@ fn put(place: &Place, id: &str, at: u64, records: &[sabir_agent::Record]) {
 fn check(place: &Place, expected: &[&str]) {
     let listed = list(place.path()).unwrap();
     let words = listed.iter().map(|listed| match &listed.summary {
-        Ok(Summary { prompt, started_at, ended, records, .. }) => {
+        Ok(Summary { prompt, started_at, ended, .. }) => {
+            let records = count(place.path(), &listed.id).unwrap();
             format!("{}: {prompt} at {started_at}, {ended:?}, {records}", listed.id)
         }
         Err(error) => format!("{}: {}", listed.id, error.to_string().split_once("\" ").unwrap().1),
@@ -48,6 +49,8 @@ fn tasks_of_a_folder() {
             "late: was written by a newer Sabir (format 9); use that one, the file was left as it is",
         ],
     );
+    let ids: Vec<_> = names(place.path()).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(ids, ["alien", "bare", "late", "new", "old", "one"]);
     let listed = list(place.path()).unwrap();
     assert_eq!(
         listed[2].summary.as_ref().unwrap(),
@@ -60,7 +63,7 @@ fn tasks_of_a_folder() {
             started_at: 5,
             last_at: 5,
             ended: Some(Outcome::Completed),
-            records: 3,
+            from: None,
         }
     );
 }
@@ -81,5 +84,16 @@ fn torn_and_damaged_ends_are_listed() {
     for cut in 16..=ends[1] - 1 {
         std::fs::write(place.file(), &bytes[..cut]).unwrap();
         check(&place, &["task-1: holds no task: it ended before the task was written down; it can be removed"]);
+    }
+}
+
+#[test]
+fn a_last_record_of_any_size_is_found() {
+    let ended = |words: &str| sabir_agent::Record::Ended { outcome: Outcome::Limit, message: words.to_owned() };
+    // One that looks like the head and the beginning of another is no end of its own.
+    for words in ["", "{\"at\":1}", &"x".repeat(16_000), &"é".repeat(40_000)] {
+        let place = Place::new();
+        put(&place, "task-1", 5, &[started("task-1", "do"), said("x"), ended(words)]);
+        check(&place, &["task-1: do at 5, Some(Limit), 3"]);
     }
 }

@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking, also in its helpers")]
 
 mod accidents;
+mod document;
 mod index;
 mod kills;
 #[path = "../probe/record.rs"]
 mod record;
 mod records;
+mod whole;
 
 use std::path::{Path, PathBuf};
 
@@ -80,6 +82,7 @@ fn started(task: &str, prompt: &str) -> Record {
         version: "0.1.0".to_owned(),
         edit_tool: None,
         mode: None,
+        from: None,
     })
 }
 

@@ -91,6 +91,7 @@ fn asked(place: &Place, call: (&'static str, Value), meanwhile: impl FnMut() + S
         version: "0".to_owned(),
         edit_tool: None,
         mode: None,
+        from: None,
     };
     let (mut task, first) = Task::new(start, settings);
     let mut user = Reader { meanwhile: Box::new(meanwhile), asked: Vec::new() };

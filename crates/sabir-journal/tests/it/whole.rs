@@ -1,0 +1,80 @@
+//! Journals that are written at once, and followed.
+
+use sabir_agent::{Store, TaskId};
+use sabir_journal::{Entry, JournalError, Tail, read, write};
+
+use crate::{Place, clock, records_of, said, started};
+
+fn some() -> Vec<Entry> {
+    let records = [started("task-1", "do it"), said("é\u{1f600}\"\\\n"), said("")];
+    (7..).zip(records).map(|(at, record)| Entry { at, record }).collect()
+}
+
+#[test]
+fn what_is_written_at_once_is_read_and_gone_on_with() {
+    let place = Place::new();
+    assert_eq!(write(place.path(), &place.task, &some()).unwrap(), place.file());
+    let (entries, recovery) = read(place.path(), &place.task).unwrap();
+    assert!(recovery.is_clean());
+    assert_eq!(entries, some(), "with the times that they had");
+    let (mut journal, _, _) = place.open().unwrap();
+    journal.append(&said("more")).unwrap();
+    drop(journal);
+    assert_eq!(read(place.path(), &place.task).unwrap().0.len(), 4);
+
+    let error = write(place.path(), &place.task, &[]).unwrap_err();
+    assert!(matches!(error, JournalError::Exists { .. }), "{error:?}");
+    let deep = (0..300).fold("1".to_owned(), |inner, _| format!("[{inner}]"));
+    let deep = format!(
+        r#"{{"at":1,"kind":"answered","turn":1,"parts":[{{"type":"opaque","wire":"w","data":{deep}}}],"checks":[],"usage":{{}}}}"#
+    );
+    let mut reader = serde_json::Deserializer::from_str(&deep);
+    reader.disable_recursion_limit();
+    let deep: Entry = serde::Deserialize::deserialize(&mut reader).unwrap();
+    let error = write(place.path(), &TaskId::new("deep"), &[deep]).unwrap_err();
+    assert!(error.to_string().contains("record 1 cannot be written: the record nests values"), "{error}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing of it is left");
+}
+
+#[test]
+fn a_journal_is_followed() {
+    let place = Place::new();
+    assert!(matches!(Tail::open(place.path(), &place.task), Err(JournalError::Missing { .. })));
+    let mut journal = place.create().unwrap();
+    let mut tail = Tail::open(place.path(), &place.task).unwrap();
+    assert!(tail.read().unwrap().is_empty());
+    for number in 0..3 {
+        journal.append(&started("task-1", &format!("{number}"))).unwrap();
+        journal.append(&said("x")).unwrap();
+        assert_eq!(records_of(tail.read().unwrap()), [started("task-1", &format!("{number}")), said("x")]);
+        assert!(tail.read().unwrap().is_empty());
+    }
+    // Half a record is none yet.
+    let (bytes, ends) = place.frames();
+    let half = Place::new();
+    std::fs::write(half.file(), &bytes[..ends[1] - 1]).unwrap();
+    let mut tail = Tail::open(half.path(), &half.task).unwrap();
+    assert!(tail.read().unwrap().is_empty());
+    std::fs::write(half.file(), &bytes[..ends[1]]).unwrap();
+    assert_eq!(tail.read().unwrap().len(), 1);
+}
+
+#[test]
+fn whoever_works_on_a_task_is_named() {
+    let place = Place::new();
+    let journal = place.create().unwrap();
+    let error = place.open().unwrap_err();
+    let JournalError::Locked { holder, .. } = error else { panic!("{error:?}") };
+    let tail = Tail::open(place.path(), &place.task).unwrap();
+    assert_eq!(tail.holder(), holder);
+    match holder {
+        Some(holder) => {
+            assert_eq!(holder, std::process::id());
+            assert!(error.to_string().contains(&format!("is in use by process {holder}, which has")), "{error}");
+            drop(journal);
+            assert_eq!(tail.holder(), None);
+        }
+        None => eprintln!("skipped: this system does not tell who holds a lock"),
+    }
+    drop(sabir_journal::Journal::open(place.path(), &place.task, clock()).unwrap());
+}

@@ -1,0 +1,76 @@
+//! A task as Markdown: nothing in it can end its own fence or quotation.
+
+use super::{Document, Piece};
+
+/// The document.
+pub(super) fn write(document: &Document) -> String {
+    let mut text = format!("# {}\n\n", plain(&document.title));
+    for (name, value) in &document.facts {
+        text.push_str(&format!("- {name}: {}\n", plain(value)));
+    }
+    for section in &document.sections {
+        text.push_str(&format!("\n## {}. {}\n\n<sub>{}</sub>\n", section.number, plain(&section.title), section.at));
+        for piece in &section.pieces {
+            match piece {
+                Piece::Words(words) => text.push_str(&format!("\n{}", quoted(words))),
+                Piece::Exact { label, text: exact } => {
+                    if !label.is_empty() {
+                        text.push_str(&format!("\n{}:\n", plain(label)));
+                    }
+                    text.push_str(&format!("\n{}", fenced(exact)));
+                }
+                Piece::Note(note) => text.push_str(&format!("\n{}\n", plain(note))),
+            }
+        }
+    }
+    text
+}
+
+/// A text in a fence that is longer than any run of backticks in it.
+fn fenced(text: &str) -> String {
+    let (mut longest, mut run) = (0, 0);
+    for c in text.chars() {
+        run = if c == '`' { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    let fence = "`".repeat(3.max(longest + 1));
+    let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+    format!("{fence}\n{text}{end}{fence}\n")
+}
+
+/// A quotation, which also ends every fence that is open in it.
+fn quoted(text: &str) -> String {
+    text.lines().map(|line| format!("> {line}\n")).collect()
+}
+
+/// Text on one line that is no markup.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '!' | '&' => plain.extend(['\\', c]),
+            c if c.is_control() => plain.push(' '),
+            c => plain.push(c),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fenced, plain, quoted};
+
+    #[test]
+    fn a_fence_is_longer_than_what_it_holds() {
+        assert_eq!(fenced("a"), "```\na\n```\n");
+        assert_eq!(fenced("```sh\nls\n```\n"), "````\n```sh\nls\n```\n````\n");
+        assert_eq!(fenced("x `````` y"), "```````\nx `````` y\n```````\n");
+        assert_eq!(fenced(""), "```\n```\n");
+    }
+
+    #[test]
+    fn words_are_quoted_and_names_are_plain() {
+        assert_eq!(quoted("a\n\n```\nopen"), "> a\n> \n> ```\n> open\n");
+        assert_eq!(plain("# <b>*x*\n"), "\\# \\<b\\>\\*x\\* ");
+    }
+}

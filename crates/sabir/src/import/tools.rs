@@ -1,0 +1,62 @@
+//! The tools of Cline and Roo Code by name, with all arguments that they ever had: enough to read their calls in text.
+
+use sabir_call::{ToolSet, ToolSpec};
+use serde_json::{Map, Value, json};
+
+/// Each tool with its arguments. Every one of them may also hold `task_progress`.
+const TOOLS: &[(&str, &str)] = &[
+    ("access_mcp_resource", "server_name uri"),
+    ("apply_diff", "path diff start_line end_line args"),
+    ("apply_patch", "input patch"),
+    ("ask_followup_question", "question options follow_up"),
+    ("attempt_completion", "result command"),
+    ("browser_action", "action url coordinate text size"),
+    ("codebase_search", "query path"),
+    ("condense", "context"),
+    ("edit_file", "path old_string new_string expected_replacements"),
+    ("execute_command", "command requires_approval timeout cwd"),
+    ("fetch_instructions", "task"),
+    ("generate_image", "prompt path image"),
+    ("insert_content", "path line content"),
+    ("list_code_definition_names", "path"),
+    ("list_files", "path recursive"),
+    ("load_mcp_documentation", ""),
+    ("new_rule", "path content"),
+    ("new_task", "context mode message todos"),
+    ("plan_mode_respond", "response options needs_more_exploration"),
+    ("read_file", "path args start_line end_line line_range"),
+    ("replace_in_file", "path diff"),
+    ("report_bug", "title what_happened steps_to_reproduce api_request_output additional_context"),
+    ("run_slash_command", "command args"),
+    ("search_and_replace", "path search replace start_line end_line use_regex ignore_case operations"),
+    ("search_files", "path regex file_pattern"),
+    ("summarize_task", "context"),
+    ("switch_mode", "mode_slug reason"),
+    ("update_todo_list", "todos"),
+    ("use_mcp_tool", "server_name tool_name arguments"),
+    ("use_skill", "skill_name"),
+    ("web_fetch", "url prompt"),
+    ("web_search", "query allowed_domains blocked_domains"),
+    ("write_to_file", "path content line_count"),
+];
+
+/// The tools as the reader of calls wants them.
+pub(super) fn known() -> ToolSet {
+    let spec = |(name, arguments): &(&str, &str)| {
+        let names = arguments.split_whitespace().chain(["task_progress"]);
+        let properties: Map<_, _> = names.map(|name| (name.to_owned(), json!({"type": "string"}))).collect();
+        ToolSpec::new(*name, "", json!({"type": "object", "properties": Value::Object(properties)}))
+    };
+    // The names are distinct and valid; a test holds that.
+    ToolSet::new(TOOLS.iter().map(spec).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TOOLS, known};
+
+    #[test]
+    fn every_row_is_a_tool() {
+        assert_eq!(known().known().count(), TOOLS.len());
+    }
+}

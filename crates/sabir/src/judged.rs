@@ -1,0 +1,97 @@
+//! `check --task`: what the gates said of the calls in a task, from its journal.
+
+use sabir_agent::{Check, Record};
+use sabir_call::{Fault, Severity};
+use sabir_journal::Entry;
+use serde_json::{Value, json};
+
+use crate::cli::{JudgeArguments, Whole};
+use crate::exit::{Exit, Failure};
+use crate::{journal, parse, print};
+
+/// Something that is wrong with a call, or with an answer as a whole.
+struct Finding<'a> {
+    /// The record, counted from 1.
+    record: u64,
+    turn: u32,
+    /// The tool's name; `None` where no call is concerned.
+    tool: Option<String>,
+    check: Option<&'a Check>,
+    faults: &'a [Fault],
+}
+
+/// `sabir check`, of standard input or of a task.
+pub(crate) fn check(arguments: &JudgeArguments) -> Result<Exit, Failure> {
+    let Some(name) = &arguments.task else { return parse::check(&arguments.check) };
+    let (id, entries) = journal::entries(name)?;
+    let (calls, findings) = findings(&entries);
+    let refused = findings.iter().filter(|finding| finding.check.is_some_and(|check| !check.passed)).count();
+    match arguments.check.output {
+        Whole::Json => print::redacted(&json!({
+            "task": id, "calls": calls, "refused": refused, "findings": findings.iter().map(described).collect::<Vec<_>>(),
+        })),
+        Whole::Text => {
+            let mut text: String = findings.iter().map(in_words).collect();
+            text.push_str(&format!("{}, {refused} refused\n", print::counted(calls, "call")));
+            print::out(&print::visible(&sabir_call::redact::text(&text)));
+        }
+    }
+    let broken = findings.iter().any(|finding| finding.check.is_none() && finding.faults.iter().any(is_error));
+    Ok(if refused > 0 || broken { Exit::NotUnderstood } else { Exit::Completed })
+}
+
+fn is_error(fault: &Fault) -> bool {
+    fault.severity == Severity::Error
+}
+
+/// How many calls there are, and what is to be said of them.
+fn findings(entries: &[Entry]) -> (usize, Vec<Finding<'_>>) {
+    let (mut calls, mut findings) = (0, Vec::new());
+    for (record, entry) in (1..).zip(entries) {
+        let Record::Answered(answered) = &entry.record else { continue };
+        let turn = answered.turn;
+        calls += answered.checks.len();
+        for check in &answered.checks {
+            if check.passed && check.faults.is_empty() && check.repairs.is_empty() {
+                continue;
+            }
+            let call = answered.parts.iter().find_map(|part| match part {
+                sabir_call::Part::Call(call) if call.id == check.call => Some(call.name.clone()),
+                _ => None,
+            });
+            findings.push(Finding { record, turn, tool: call, check: Some(check), faults: &check.faults });
+        }
+        if !answered.faults.is_empty() {
+            findings.push(Finding { record, turn, tool: None, check: None, faults: &answered.faults });
+        }
+    }
+    (calls, findings)
+}
+
+fn in_words(finding: &Finding<'_>) -> String {
+    let what = match (&finding.tool, finding.check) {
+        (Some(tool), Some(Check { passed: false, .. })) => format!("{tool} was refused"),
+        (Some(tool), _) => format!("{tool} could run"),
+        (None, _) => "the answer".to_owned(),
+    };
+    let mut text = format!("record {}, turn {}: {what}\n", finding.record, finding.turn);
+    for fault in finding.faults {
+        let weight = if is_error(fault) { "error" } else { "warning" };
+        text.push_str(&print::indented(&format!("{weight}[{}]: {}", fault.kind.name(), fault.message)));
+        text.push('\n');
+    }
+    for repair in finding.check.iter().flat_map(|check| &check.repairs) {
+        let line = format!("repaired ({}): {} -> {}", repair.rule, repair.before, repair.after);
+        text.push_str(&print::indented(&line));
+        text.push('\n');
+    }
+    text
+}
+
+fn described(finding: &Finding<'_>) -> Value {
+    json!({
+        "record": finding.record, "turn": finding.turn, "tool": finding.tool, "passed": finding.check.map(|check| check.passed),
+        "call": finding.check.map(|check| &check.call), "faults": finding.faults,
+        "repairs": finding.check.map(|check| check.repairs.as_slice()).unwrap_or_default(),
+    })
+}

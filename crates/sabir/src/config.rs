@@ -392,8 +392,8 @@ fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
     Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
-/// Why a file cannot be used, without a line of it: the line may hold a key. Of values only those are said that are not meant for
-/// secrets, and do not look like one that was put into the wrong place.
+/// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place. Of values only plain words are said,
+/// such as `retry 0`, and those only where no secret belongs.
 fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
     let (line, column) = place(text, error.span().map_or(0, |span| span.start));
     let values = toml::from_str::<toml::Table>(text).map(|table| secrets(&toml::Value::Table(table), false));
@@ -412,16 +412,23 @@ fn place(text: &str, at: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, column)
 }
 
-/// The values of all keys by whose name they may be secrets, as text. `inside`: the name of a table around it says so.
+/// The values that may be secrets, as text: all but plain words, and those too where the name of the key speaks of
+/// secrets. `inside`: that of a table around it does.
 fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
-    const NAMES: [&str; 6] = ["key", "token", "secret", "password", "auth", "header"];
+    const NAMES: [&str; 7] = ["providers", "key", "token", "secret", "password", "auth", "header"];
     let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
+    // No key is made of short words and small numbers alone.
+    let plain = |word: &str| {
+        let all = |is: fn(&u8) -> bool, most: usize| word.len() <= most && word.bytes().all(|byte| is(&byte));
+        all(u8::is_ascii_lowercase, 10) || all(u8::is_ascii_digit, 2)
+    };
+    let said = |text: &str| !inside && text.split(' ').all(plain);
     match value {
         toml::Value::Table(table) => {
             table.iter().flat_map(|(name, value)| secrets(value, inside || named(name))).collect()
         }
         toml::Value::Array(items) => items.iter().flat_map(|item| secrets(item, inside)).collect(),
-        _ if !inside => Vec::new(),
+        toml::Value::String(text) if said(text) => Vec::new(),
         toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
         other => vec![other.to_string()],
     }

@@ -16,6 +16,12 @@ use tokio::time::{Sleep, sleep};
 use crate::framing::{Framing, Phase};
 use crate::settings::Limits;
 
+/// What a client is told whose head did not come in time. Which wire it speaks is not known.
+const TOO_SLOW: &str = concat!(
+    "HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\ncontent-length: 80\r\nconnection: close\r\n\r\n",
+    r#"{"error": {"type": "timeout_error", "message": "the head did not come in time"}}"#,
+);
+
 /// What a connection and the answers on it know of each other.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
@@ -87,9 +93,20 @@ impl Line {
         }
         let Some((_, timer)) = &mut self.reading else { return Poll::Pending };
         timer.as_mut().poll(context).map(|()| {
-            self.link.slow.store(phase == Phase::Head, Ordering::Relaxed);
+            if phase == Phase::Head {
+                self.link.slow.store(true, Ordering::Relaxed);
+                self.last_words();
+            }
             Err(late("the client did not write for too long"))
         })
+    }
+
+    /// Tells a client that began a head why its connection ends, if that goes at once: no answer is being written, and what
+    /// is as short as this fits.
+    fn last_words(&self) {
+        if self.writing.is_none() {
+            let _ = self.stream.try_write(TOO_SLOW.as_bytes());
+        }
     }
 
     /// What came of writing, within the time that a client may take nothing.

@@ -287,10 +287,23 @@ impl Task {
         let (view, all, bytes) = (&self.past.view, self.history(), self.past.bytes());
         let window = view.window().and_then(|window| usize::try_from(window.saturating_mul(4)).ok());
         let room = window.map_or(bytes, |window| window.min(bytes));
-        let attempt = if why == Why::Overflow { usize::try_from(view.overflows).unwrap_or(0) } else { 0 };
-        let budget = room / KEPT.get(attempt).copied().unwrap_or(usize::MAX);
+        let cut = match why {
+            // Where the last turns alone are what is too much, less of them stays at once.
+            Why::Overflow => {
+                let attempts = KEPT.iter().skip(usize::try_from(view.overflows).unwrap_or(usize::MAX));
+                attempts.copied().find_map(|share| self.cut_to(room / share))
+            }
+            _ => self.cut_to(room / KEPT[0]),
+        };
+        let gain = |cut| all.get(view.from()..cut).unwrap_or_default().iter().map(message_bytes).sum::<usize>();
+        cut.filter(|cut| why != Why::Threshold || gain(*cut).saturating_mul(10) >= room)
+    }
+
+    /// How many messages are left out if those that stay have so many bytes; `None`: no turn more than now.
+    fn cut_to(&self, budget: usize) -> Option<usize> {
+        let (from, all) = (self.past.view.from(), self.history());
         let (mut cut, mut kept) = (all.len(), 0_usize);
-        for (at, message) in all.iter().enumerate().skip(view.from().max(1)).rev() {
+        for (at, message) in all.iter().enumerate().skip(from.max(1)).rev() {
             kept = kept.saturating_add(message_bytes(message));
             // The last turn stays whatever its size, until even that was too much.
             if kept > budget && (cut < all.len() || budget == 0) {
@@ -300,10 +313,8 @@ impl Task {
                 cut = at;
             }
         }
-        let covered = all.get(view.from()..cut).unwrap_or_default();
-        let has_turn = covered.iter().any(|message| message.role == Role::Assistant);
-        let gain: usize = covered.iter().map(message_bytes).sum();
-        (has_turn && (why != Why::Threshold || gain.saturating_mul(10) >= room)).then_some(cut)
+        let covered = all.get(from..cut).unwrap_or_default();
+        covered.iter().any(|message| message.role == Role::Assistant).then_some(cut)
     }
 
     fn digest(&self, messages: usize) -> String {

@@ -350,7 +350,7 @@ fn ends_without_a_record_have_their_codes() {
     let provider = world.plays(NATIVE, &[done()]);
     let run = |arguments: &[&str]| world.sabir_with(&provider).args(arguments).output().unwrap();
     assert_eq!(code(&run(&["run", "--no-such-flag", "x"])), 2);
-    assert_eq!(code(&run(&["run", "--model", "no-such-provider/x", "x"])), 2);
+    assert_eq!(code(&world.sabir().args(["run", "--model", "no-such-provider/x", "x"]).output().unwrap()), 2);
     assert_eq!(code(&run(&["resume", "--output", "events", "no-such-task"])), 2);
     let tasks = world.home.path().join(".local/share/sabir");
     std::fs::create_dir_all(&tasks).unwrap();

@@ -25,18 +25,18 @@ const ROOMS: [Room; 8] = [
     Room {
         thing: "process",
         crates: &["sabir-workspace"],
-        except: &["sabir/ExitCode", "sabir/exit", "sabir/Termination"],
+        except: &["sabir/ExitCode", "sabir/exit", "sabir/Termination", "sabir-simulate/ExitCode"],
         instead: "only the workspace starts processes; ask it",
     },
     Room {
         thing: "env",
-        crates: &["sabir", "sabir-testkit"],
+        crates: &["sabir", "sabir-testkit", "sabir-simulate"],
         except: &["consts"],
         instead: "only the binary reads the environment; take the value as a parameter",
     },
-    Room { thing: "println!", crates: &["sabir"], except: &[], instead: PRINT },
-    Room { thing: "print!", crates: &["sabir"], except: &[], instead: PRINT },
-    Room { thing: "eprintln!", crates: &["sabir"], except: &[], instead: PRINT },
+    Room { thing: "println!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
+    Room { thing: "print!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
+    Room { thing: "eprintln!", crates: &["sabir", "sabir-simulate"], except: &[], instead: PRINT },
     Room { thing: "eprint!", crates: &["sabir"], except: &[], instead: PRINT },
     Room {
         thing: "unsafe",

@@ -18,7 +18,8 @@ pub fn check(history: &[Message]) -> Result<(), Violation> {
         }
         let results: Vec<_> = results(message).collect();
         let (mut asked, mut told) = (open.clone(), results.clone());
-        (asked.sort(), told.sort());
+        asked.sort();
+        told.sort();
         if asked != told {
             return broken(Law::OneResult, format!("the calls {asked:?} have the results {told:?}"));
         }

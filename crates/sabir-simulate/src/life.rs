@@ -33,10 +33,18 @@ pub(crate) struct Lives {
     start: Start,
 }
 
+/// A task to go on with.
+struct Woken {
+    task: Task,
+    journal: Journal,
+    /// The record of its start, for a new one.
+    first: Option<Record>,
+}
+
 /// What a process finds.
 enum Found {
-    /// A task to go on with; for a new one the record of its start.
-    Task(Box<Task>, Journal, Option<Record>),
+    /// A task to go on with.
+    Task(Box<Woken>),
     /// Nothing can be done now; perhaps the next process can.
     Nothing,
     /// The task is over.
@@ -109,8 +117,8 @@ impl Lives {
 
     /// One life. True: the task is over.
     async fn one(&self, cancel: Cancel) -> bool {
-        let (mut task, journal, first) = match self.find() {
-            Found::Task(task, journal, first) => (*task, journal, first),
+        let Woken { mut task, journal, first } = match self.find() {
+            Found::Task(woken) => *woken,
             Found::Nothing => return false,
             Found::Over => return true,
         };
@@ -177,7 +185,7 @@ impl Lives {
         };
         let settings = self.settings();
         let (task, first) = Task::new(self.start.clone(), settings);
-        Found::Task(Box::new(task), journal, Some(first))
+        Found::Task(Box::new(Woken { task, journal, first: Some(first) }))
     }
 
     fn settings(&self) -> Settings {
@@ -214,7 +222,7 @@ impl Lives {
                 self.scene.with(|state| state.broken(Law::Replay, "a completed task can be resumed"));
                 Found::Over
             }
-            Ok(task) => Found::Task(Box::new(task), journal, None),
+            Ok(task) => Found::Task(Box::new(Woken { task, journal, first: None })),
             Err(ReplayError::Completed) if completed => Found::Over,
             // The process ended before the first record was written down.
             Err(ReplayError::NoStart) => Found::Over,

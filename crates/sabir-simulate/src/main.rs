@@ -3,6 +3,8 @@
 //! Prints the figures; exits with 1 where a law was broken, with the command that shows it again, or where something that must
 //! happen never did.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to whoever called it")]
+
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -14,6 +14,8 @@ pub enum Sabotage {
     SwapResults,
     /// The end of a cut call is told as a proper one.
     CloseCutCalls,
+    /// A tool says that it touches nothing.
+    HideAccess,
     /// A no of the user's arrives as a yes.
     TurnNoIntoYes,
     /// Words of the user's arrive as a yes.
@@ -41,12 +43,13 @@ pub enum Sabotage {
 }
 
 /// Each, with the laws of which any may notice it first.
-pub const SABOTAGES: [(Sabotage, &[Law]); 16] = [
+pub const SABOTAGES: [(Sabotage, &[Law]); 17] = [
     (Sabotage::LoseResult, &[Law::OneResult]),
     (Sabotage::RepeatResult, &[Law::OneResult]),
     (Sabotage::SwapResults, &[Law::CallOrder]),
     (Sabotage::CloseCutCalls, &[Law::NeverRuns]),
-    (Sabotage::TurnNoIntoYes, &[Law::Allowed, Law::UserAnswers]),
+    (Sabotage::HideAccess, &[Law::Allowed]),
+    (Sabotage::TurnNoIntoYes, &[Law::UserAnswers]),
     (Sabotage::TakeWordsForYes, &[Law::UserAnswers, Law::HonestEnd]),
     (Sabotage::AcknowledgeEarly, &[Law::RecordFirst]),
     (Sabotage::LieAboutSync, &[Law::Survives]),

@@ -101,6 +101,7 @@ impl Tool for Worker {
                 return Access::Invalid { reason: "this is no path".to_owned() };
             }
             match self.name {
+                _ if state.sabotage == Some(Sabotage::HideAccess) => Access::Nothing,
                 "touch" => Access::Write { path, protected: None },
                 "fetch" => Access::Fetch { url: format!("https://{HOST}/{path}") },
                 "forbid" => Access::Fetch { url: format!("https://{FORBIDDEN}/{path}") },

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{File, Tree, Violation};
 
 /// The crates, and which of ours each may name under `[dependencies]`. `*`: all.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("sabir-call", &[]),
     ("sabir-check", &["sabir-call"]),
     ("sabir-wire", &["sabir-call"]),
@@ -19,11 +19,12 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("sabir-tui", &["sabir-agent", "sabir-call"]),
     ("sabir", &["*"]),
     ("sabir-testkit", &["sabir-call", "sabir-check", "sabir-wire", "sabir-agent"]),
+    ("sabir-simulate", &["sabir-journal", "sabir-agent", "sabir-check", "sabir-call"]),
     ("sabir-tidy", &[]),
 ];
 
 /// What only tests may lean on.
-const TESTS_ONLY: [&str; 2] = ["sabir-testkit", "sabir-tidy"];
+const TESTS_ONLY: [&str; 3] = ["sabir-testkit", "sabir-simulate", "sabir-tidy"];
 
 /// A crate and the most packages that its dependencies may lock, itself included.
 const LOCKED: (&str, usize) = ("sabir-call", 20);

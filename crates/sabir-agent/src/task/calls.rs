@@ -260,6 +260,7 @@ impl Task {
     }
 
     pub(super) fn weighed(&mut self, id: &CallId, access: &Access, bound: Bound, effects: &mut Vec<Effect>) {
+        // Only what was asked for is taken: a call that was refused or answered meanwhile is not judged again.
         let weighing =
             self.turn.as_mut().and_then(|turn| turn.pending(id)).filter(|pending| pending.state == State::Weighing);
         let Some(call) = weighing.map(|pending| pending.call.clone()) else { return };

@@ -303,7 +303,9 @@ fn long_answers() -> SocketAddr {
     let event: Arc<str> = format!("data: {piece}\n\n").into();
     let answer = |mut stream: TcpStream, event: &str| {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-        stream.read(&mut [0; 16 << 10])?;
+        if stream.read(&mut [0; 16 << 10])? == 0 {
+            return Ok(());
+        }
         stream.write_all(head.as_bytes())?;
         (0..1 << 10).try_for_each(|_| stream.write_all(event.as_bytes()))
     };

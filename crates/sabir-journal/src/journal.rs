@@ -1,7 +1,7 @@
 //! The journal of one task: created or opened, locked, appended to.
 
 use std::fmt;
-use std::fs::TryLockError;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 

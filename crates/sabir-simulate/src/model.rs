@@ -102,7 +102,7 @@ impl SimulatedModel {
             return;
         }
         state.figures.count("requests");
-        let mut seen = request.messages.clone();
+        let mut seen = request.messages.to_vec();
         if state.sabotage == Some(Sabotage::LoseResult) {
             seen.iter_mut().for_each(|message| {
                 if let Some(at) = message.parts.iter().position(|part| matches!(part, Part::Result(_))) {
@@ -119,7 +119,7 @@ impl SimulatedModel {
         state.check(history::check(&seen));
         let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers());
         match Task::replay(state.witness.records.iter().cloned(), settings) {
-            Ok(again) if again.history() == request.messages => {}
+            Ok(again) if again.history() == &*request.messages => {}
             Ok(again) => {
                 let seen = format!("the model sees {:?}, a replay {:?}", request.messages, again.history());
                 state.broken(Law::Replay, seen);

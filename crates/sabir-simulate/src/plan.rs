@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sabir_agent::{Attended, Limits, Rules, Settings, Start, TaskId, policy::RuleKind};
+use sabir_agent::{Attended, Conditions, Limits, Rules, Settings, Start, TaskId, policy::RuleKind};
 use sabir_call::dialect::CLINE;
 use sabir_call::{Dollars, Prices, Protocol, ToolSet};
 
@@ -82,9 +82,11 @@ impl Plan {
             model: "m".to_owned(),
             tools,
             readers,
+            pollers: Vec::new(),
             rules,
             attended: if self.attended { Attended::Yes } else { Attended::No },
             limits: self.limits.machine,
+            completion: Conditions::default(),
             repairs: sabir_check::Repairs::all(),
             max_output: None,
             prices: Prices { input: price(1_000_000), output: price(5_000_000), ..Prices::default() },
@@ -101,6 +103,7 @@ impl Plan {
             version: "0".to_owned(),
             edit_tool: None,
             mode: None,
+            from: None,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Witness {
             Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
             Record::Running { call, .. } => self.note_running(call),
             Record::Result(result) => self.note_result(result),
-            Record::Said { by: Speaker::User, text } => match self.user.words.checked_sub(1) {
+            Record::Said { by: Speaker::User, text, .. } => match self.user.words.checked_sub(1) {
                 Some(left) => {
                     self.user.words = left;
                     Ok(())

@@ -156,8 +156,8 @@ fn section(number: u64, entry: &Entry) -> Option<Section> {
         |label: &str, text: &str| Piece::Exact { label: label.to_owned(), text: redact::text(text).into_owned() };
     let (title, pieces) = match &entry.record {
         Record::Started(start) => ("User".to_owned(), vec![exact("", &start.prompt)]),
-        Record::Said { by: Speaker::User, text } => ("User".to_owned(), vec![exact("", text)]),
-        Record::Said { by: Speaker::Sabir, text } => ("Told to the model".to_owned(), vec![exact("", text)]),
+        Record::Said { by: Speaker::User, text, .. } => ("User".to_owned(), vec![exact("", text)]),
+        Record::Said { by: Speaker::Sabir, text, .. } => ("Told to the model".to_owned(), vec![exact("", text)]),
         Record::Answered(answered) => {
             let mut pieces: Vec<_> = answered.parts.iter().map(piece).collect();
             for check in answered.checks.iter().filter(|check| !check.passed) {
@@ -181,7 +181,8 @@ fn section(number: u64, entry: &Entry) -> Option<Section> {
         Record::Ended { outcome, message } => (format!("Ended: {}", journal::word(outcome)), vec![exact("", message)]),
         other => {
             let text = serde_json::to_string_pretty(other).unwrap_or_default();
-            ("Another record".to_owned(), vec![exact("json", &redact::json(&text))])
+            let title = if matches!(other, Record::Context(_)) { "Context" } else { "Another record" };
+            (title.to_owned(), vec![exact("json", &redact::json(&text))])
         }
     };
     Some(Section { number, at: time::written(entry.at), title, pieces })

@@ -9,7 +9,7 @@ use sabir_agent::{Origin, Record, Start, TaskId};
 use sabir_journal::Entry;
 use sabir_workspace::checkpoint::{Goal, Mark, What, name};
 
-use crate::cli::{ForkArguments, ResumeArguments, TapeOptions, TaskOptions};
+use crate::cli::{ControlOptions, ForkArguments, ResumeArguments, TapeOptions, TaskOptions};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::history::{Place, failure};
@@ -47,6 +47,7 @@ pub(crate) fn fork(arguments: &ForkArguments) -> Result<Exit, Failure> {
         task: arguments.task.clone(),
         output: arguments.output,
         tape: TapeOptions::default(),
+        control: ControlOptions::default(),
         id: Some(id.to_string()),
         words: arguments.words.clone(),
     })

@@ -158,7 +158,7 @@ impl Bench {
             max_tokens: told.max_tokens,
             max_cost: told.max_cost,
             completion,
-            ask_timeout: None,
+            ..LimitKeys::default()
         };
         let limits = ends::limits(&options.ends, &recorded)?;
         let max_time = options.ends.max_time.as_deref().map(config::duration).transpose()?;

@@ -145,7 +145,7 @@ fn request(number: usize, model: String, direct: &Draft) -> Request {
     let tool = |name: &str| ToolSpec::new(name, "Does it.", json!({"type": "object"}));
     Request {
         model,
-        messages: vec![Message::user(format!("recording {number}."))],
+        messages: vec![Message::user(format!("recording {number}."))].into(),
         tools: ToolSet::new(names.into_iter().map(tool).collect()).unwrap(),
         max_output: Some(4096),
         ..Request::default()

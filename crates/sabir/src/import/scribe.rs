@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sabir_agent::{Answered, Check, Outcome, Record, Speaker};
+use sabir_agent::{Answered, Check, Outcome, Record, Speaker, When};
 use sabir_call::dialect::Selection;
 use sabir_call::{
     Call, CallId, CallResult, Cost, Cut, Draft, DraftPart, Ending, Event, Fault, Image, Opaque, Part, Reader, Sink,
@@ -147,7 +147,7 @@ impl Scribe {
         self.settle();
         for text in said.into_iter().filter(|text| !text.trim().is_empty()) {
             let by = if text.trim_start().starts_with("<environment_details>") { Speaker::Sabir } else { by };
-            self.push(Record::Said { by, text });
+            self.push(Record::Said { by, text, when: When::Next });
         }
     }
 
@@ -281,7 +281,7 @@ fn passed(call: CallId) -> Check {
 mod tests {
     use std::collections::BTreeMap;
 
-    use sabir_agent::{Attended, Limits, Origin, Rules, Settings, Start, Task, TaskId};
+    use sabir_agent::{Attended, Conditions, Limits, Origin, Rules, Settings, Start, Task, TaskId};
     use sabir_call::{Prices, Protocol, Role, ToolSet};
     use sabir_check::Repairs;
     use serde_json::json;
@@ -325,9 +325,11 @@ mod tests {
             model: "m".to_owned(),
             tools: ToolSet::default(),
             readers: Vec::new(),
+            pollers: Vec::new(),
             rules: Rules::default(),
             attended: Attended::No,
             limits: Limits::default(),
+            completion: Conditions::default(),
             repairs: Repairs::all(),
             max_output: None,
             prices: Prices::default(),

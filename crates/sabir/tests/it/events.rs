@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    Answered, Check, Failed, Judge, Moment, Outcome, Proposal, Question, Record, Speaker, Start, TaskEvent, TaskId,
-    Verdict, When,
+    Answered, Author, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal, Question,
+    Record, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
@@ -62,8 +62,8 @@ fn records() -> Vec<Record> {
     let prompted = || Protocol::Prompted("cline".to_owned());
     let start = |protocol, more: Option<String>| {
         let (prompt, workspace, model, version) = (text(), text(), text(), text());
-        let (task, edit_tool) = (TaskId::new("t"), more.clone());
-        Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode: more })
+        let (task, edit_tool, from) = (TaskId::new("t"), more.clone(), more.is_some().then(fork));
+        Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode: more, from })
     };
     let parts = vec![
         Part::Text { text: text() },
@@ -105,11 +105,42 @@ fn records() -> Vec<Record> {
         Outcome::StoreFailed,
     ];
     let mut all = vec![start(Protocol::Native, None), start(prompted(), Some(text()))];
+    all.extend(shifts());
     all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
     all.push(Record::Running { call: call.clone(), seal: None });
     all.extend(endings.map(|ending| Record::Result(result(ending))));
     all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
     all
+}
+
+fn fork() -> sabir_agent::Origin {
+    sabir_agent::Origin::Fork { task: TaskId::new("t"), record: 1 }
+}
+
+fn shifts() -> Vec<Record> {
+    let text = || "x".to_owned();
+    let (prompt, workspace, model, version, protocol) = (text(), text(), text(), text(), Protocol::Native);
+    let from = sabir_agent::Origin::Import { program: text(), source: text(), notes: vec![text()] };
+    let (task, edit_tool, mode, from) = (TaskId::new("t"), None, None, Some(from));
+    let imported = Record::Started(Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from });
+    let kinds = [FragmentKind::Instructions, FragmentKind::Place, FragmentKind::Listing];
+    let fragments: Vec<_> =
+        kinds.map(|kind| Fragment { kind, name: text(), text: text(), left_out: 1 }).into_iter().collect();
+    let compacted = |why, by| {
+        let (head, failure, cost) = (vec![text()], Some(text()), Cost::UNKNOWN);
+        let (usage, estimate) = (usage(), usage());
+        let compacted = Compacted { why, by, failure, messages: 1, head, before: 2, after: 1, usage, estimate, cost };
+        Record::Context(Shift::Compacted(Box::new(compacted)))
+    };
+    vec![
+        imported,
+        Record::Context(Shift::Begun { fragments: fragments.clone() }),
+        Record::Context(Shift::Changed { fragments, told: text() }),
+        compacted(Why::Threshold, Author::Model),
+        compacted(Why::Overflow, Author::Sabir),
+        compacted(Why::Asked, Author::Model),
+        Record::Context(Shift::Restored),
+    ]
 }
 
 fn failures() -> Vec<Record> {
@@ -175,7 +206,7 @@ fn lines() -> Vec<String> {
     let mut moment = |moment: Moment<'_>| lines.push(serde_json::to_string(&TaskEvent::Moment(moment)).unwrap());
     deltas(&mut |event| moment(Moment::Delta(event)));
     questions().iter().for_each(|question| moment(Moment::Question(question)));
-    moment(Moment::Asking { turn: 1 });
+    moment(Moment::Asking { turn: 1, full: Some(1) });
     moment(Moment::Output { call: &CallId::new("c"), text: "x" });
     moment(Moment::Waiting { reason: "x", milliseconds: 1 });
     lines

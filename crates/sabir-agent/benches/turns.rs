@@ -58,7 +58,7 @@ fn task() -> Task {
     };
     let [prompt, workspace, model, version] = ["Look.", "/w", "m", "1"].map(str::to_owned);
     let (task, protocol, edit_tool, mode) = (TaskId::new("t"), Protocol::Native, None, None);
-    let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode };
+    let start = Start { task, prompt, workspace, model, protocol, version, edit_tool, mode, from: None };
     let (mut task, _) = Task::new(start, settings);
     task.step(Input::Begin);
     task

@@ -119,7 +119,7 @@ impl SimulatedModel {
         state.check(history::check(&seen));
         let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers());
         match Task::replay(state.witness.records.iter().cloned(), settings) {
-            Ok(again) if again.history() == &*request.messages => {}
+            Ok(again) if again.history() == *request.messages => {}
             Ok(again) => {
                 let seen = format!("the model sees {:?}, a replay {:?}", request.messages, again.history());
                 state.broken(Law::Replay, seen);

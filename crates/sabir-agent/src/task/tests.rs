@@ -61,7 +61,7 @@ fn settings(attended: Attended) -> Settings {
 fn start() -> Start {
     let [prompt, workspace, model, version] = ["p", "/w", "m", "1"].map(str::to_owned);
     let (task, protocol) = (TaskId::new("t"), Protocol::Native);
-    Start { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None }
+    Start { task, prompt, workspace, model, protocol, version, edit_tool: None, mode: None, from: None }
 }
 
 /// Applies a move if something waits for it; the records that follow.

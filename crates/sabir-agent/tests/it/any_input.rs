@@ -184,7 +184,7 @@ proptest! {
         if let Ok(mut again) = Task::replay(machine.records.clone(), settings(attended)) {
             prop_assert_eq!(again.history(), machine.task.history());
             again.step(Input::Cancel);
-            prop_assert_eq!(again.request().messages, again.history());
+            prop_assert_eq!(&*again.request().messages, again.history());
         }
     }
 }

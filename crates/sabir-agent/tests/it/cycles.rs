@@ -28,7 +28,7 @@ fn turn(machine: &mut Machine, text: &str, result: &str) {
 /// What Sabir said to the model.
 fn told(machine: &Machine) -> Vec<&str> {
     let said = machine.records.iter().filter_map(|record| match record {
-        Record::Said { by: Speaker::Sabir, text } => Some(text.as_str()),
+        Record::Said { by: Speaker::Sabir, text, .. } => Some(text.as_str()),
         _ => None,
     });
     said.collect()

@@ -13,8 +13,9 @@ fn done() -> crate::world::Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-fn read(path: &str) -> crate::world::Turn {
-    turn("I look.", vec![("read_file", json!({"path": path}))])
+/// One of many readings of a file: another call each time, since the same over and over is noticed.
+fn read(path: &str, nth: usize) -> crate::world::Turn {
+    turn("I look.", vec![("read_file", json!({"path": path, "end_line": 1000 + nth}))])
 }
 
 /// The messages of each request, the system prompt among them.
@@ -36,7 +37,7 @@ fn twenty_requests_each_begin_with_the_one_before() {
         let world = World::new();
         world.write("notes.txt", "one\n");
         world.write("AGENTS.md", "Keep to the style.\n");
-        let turns: Vec<_> = (0..20).map(|_| read("notes.txt")).chain([done()]).collect();
+        let turns: Vec<_> = (0..20).map(|nth| read("notes.txt", nth)).chain([done()]).collect();
         let provider = world.plays(way, &turns);
         let output = world.run(&provider, way, &["Read."]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -115,7 +116,7 @@ fn a_full_context_is_compacted_and_the_task_completes() {
         if is_summary(request) {
             return Reply::text(SUMMARY);
         }
-        WAYS[1].reply(&if count < 16 { read("notes.txt") } else { done() }, count + 1)
+        WAYS[1].reply(&if count < 16 { read("notes.txt", count) } else { done() }, count + 1)
     }));
     let output = world.run(&provider, WAYS[1], &["--output", "events", "Read the notes <often> & say so."]);
     assert_eq!(code(&output), 0, "{}", stdout(&output));
@@ -144,7 +145,7 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
         Reply::text("").but(Trouble::Status { status: 400, headers: Vec::new(), body })
     };
     let provider = world.provider(Script::by(move |count, request| match count {
-        0..6 => WAYS[1].reply(&read("notes.txt"), count + 1),
+        0..6 => WAYS[1].reply(&read("notes.txt", count), count + 1),
         _ if is_summary(request) => Reply::text(SUMMARY),
         _ if request.body["messages"].as_array().is_some_and(|messages| messages.len() > 8) => refused(),
         _ => WAYS[1].reply(&done(), count + 1),
@@ -157,7 +158,7 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
     let world = World::new();
     world.write("notes.txt", &"a line of notes\n".repeat(300));
     let provider = world.provider(Script::by(move |count, _| match count {
-        0..6 => WAYS[1].reply(&read("notes.txt"), count + 1),
+        0..6 => WAYS[1].reply(&read("notes.txt", count), count + 1),
         _ => refused(),
     }));
     let output = world.run(&provider, WAYS[1], &["Read."]);
@@ -177,7 +178,7 @@ fn the_command_shows_compacts_and_goes_back() {
     let world = World::new();
     world.write("notes.txt", &"a line of notes\n".repeat(200));
     world.configure("context_window = 100000\n");
-    let turns: Vec<_> = (0..6).map(|_| read("notes.txt")).collect();
+    let turns: Vec<_> = (0..6).map(|nth| read("notes.txt", nth)).collect();
     let provider = world.plays(WAYS[1], &turns);
     let output = world.run(&provider, WAYS[1], &["--max-turns", "6", "Read."]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));

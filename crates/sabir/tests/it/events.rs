@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    Answered, Author, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal, Question,
-    Record, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
+    Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal, Question,
+    Record, Seal, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
@@ -107,7 +107,8 @@ fn records() -> Vec<Record> {
     let mut all = vec![start(Protocol::Native, None), start(prompted(), Some(text()))];
     all.extend(shifts());
     all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
-    all.push(Record::Running { call: call.clone(), seal: None });
+    let seal = Seal::of("n", &Default::default(), &Bound::default());
+    all.push(Record::Running { call: call.clone(), seal: Some(seal) });
     all.extend(endings.map(|ending| Record::Result(result(ending))));
     all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
     all

@@ -361,5 +361,5 @@ fn a_fork_of_a_task_at_work_leaves_it_alone() {
     assert_eq!(code(&forked), 0, "{}", stderr(&forked));
     interrupt(&task);
     assert_eq!(task.wait().unwrap().code(), Some(130));
-    assert_eq!(kinds(&records(&world, &id)), ["started", "ended"]);
+    assert_eq!(kinds(&records(&world, &id)), ["started", "context", "ended"]);
 }

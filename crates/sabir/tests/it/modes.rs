@@ -318,7 +318,7 @@ customModes:
         vec![write("docs/a.md"), write("a.md"), write(".roomodes"), command("ls")],
         &[
             "done",
-            "the mode `writer` changes only /^docs/.*\\.md$/; `a.md` is another file",
+            "`a.md` cannot be written, and nothing was: the mode `writer` changes only /^docs/.*\\.md$/",
             "the mode `writer` changes only",
             "the mode `writer` does not run commands",
         ],

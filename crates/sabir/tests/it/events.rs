@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use sabir_agent::{
-    Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal, Question,
-    Record, Seal, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
+    Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal,
+    Question, Record, Seal, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,

@@ -198,7 +198,7 @@ mod tests {
         let long = "x".repeat(9000);
         let text = words(&vec![long; 9], &[], &[]);
         assert!(
-            text.len() < WORDS.1 + 400 && text.contains("[4 earlier messages of the user are left out]"),
+            text.len() < WORDS.1 + 400 && text.contains("[5 earlier messages of the user are left out]"),
             "{}",
             text.len()
         );

@@ -16,7 +16,7 @@
 //! let tools = ToolSet::from_json(
 //!     r#"[{"name": "read_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]"#,
 //! ).expect("tools");
-//! let request = Request { tools, messages: vec![Message::user("What is in a.rs?")], ..Request::default() };
+//! let request = Request { tools, messages: vec![Message::user("What is in a.rs?")].into(), ..Request::default() };
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
 //! let mut draft = Draft::default();

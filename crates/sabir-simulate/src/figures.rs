@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What is counted, by name, with what it means. Each must happen within [`Figures::ENOUGH`] seeds.
-pub const HAPPENINGS: [(&str, &str); 66] = [
+pub const HAPPENINGS: [(&str, &str); 67] = [
     ("seeds", "simulated tasks"),
     ("lives", "processes that worked on one of them"),
     ("happenings", "moments after which the laws were checked"),
     ("records", "records that a journal acknowledged"),
     ("requests", "requests that a model saw"),
+    ("summaries", "summaries that were asked for where a request was too long"),
     ("calls written", "calls that a model wrote"),
     ("calls native", "of these: in the wire's own form"),
     ("calls prompted", "of these: as text in a dialect"),

@@ -33,6 +33,9 @@ impl Drop for Answering {
 impl Model for SimulatedModel {
     fn answer<'a>(&'a self, request: &'a Request, sink: &'a mut (dyn Sink + Send)) -> Answer<'a> {
         Box::pin(async move {
+            if request.tools.is_empty() {
+                return self.summarise(sink).await;
+            }
             let reply = self.scene.with(|state| {
                 self.look_at(state, request);
                 state.moment.answering = true;
@@ -77,6 +80,25 @@ impl SimulatedModel {
         sleep(Duration::from_millis(time)).await;
     }
 
+    /// The summary of a history that was too long, or none.
+    async fn summarise(&self, sink: &mut (dyn Sink + Send)) -> Result<(), ModelError> {
+        let fails = self.scene.with(|state| {
+            state.happens(|| "a summary is asked for".to_owned());
+            state.figures.count("summaries");
+            state.moment.answering = true;
+            state.chance.below(3) == 0
+        });
+        let _answering = Answering(self.scene.clone());
+        self.pause().await;
+        if fails {
+            return Err(error(ModelErrorKind::Broken));
+        }
+        sink.event(Event::Text { text: "Some of the work is done, and the rest comes next." });
+        self.pause().await;
+        sink.event(Event::Stop { reason: StopReason::End, raw: "" });
+        Ok(())
+    }
+
     fn end(&self, reply: &Reply, sink: &mut dyn FnMut(Event<'_>)) -> Result<(), ModelError> {
         sink(Event::Usage(reply.usage));
         match reply.end {
@@ -119,9 +141,10 @@ impl SimulatedModel {
         state.check(history::check(&seen));
         let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers());
         match Task::replay(state.witness.records.iter().cloned(), settings) {
-            Ok(again) if again.history() == *request.messages => {}
+            Ok(again) if again.request().messages == request.messages => {}
             Ok(again) => {
-                let seen = format!("the model sees {:?}, a replay {:?}", request.messages, again.history());
+                let replayed = again.request().messages;
+                let seen = format!("the model sees {:?}, a replay {replayed:?}", request.messages);
                 state.broken(Law::Replay, seen);
             }
             Err(error) => state.broken(Law::Replay, format!("the records so far cannot be replayed: {error}")),

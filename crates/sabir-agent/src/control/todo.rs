@@ -189,9 +189,9 @@ fn behind_bullet(line: &str) -> &str {
 pub(super) fn spec() -> ToolSpec {
     let mut spec = ToolSpec::new(
         TODOS,
-        "Keep a checklist, where a task has several parts. Give the whole list each time; call it when an item begins or is done.",
+        "Keep a checklist of a task's parts: the whole list each time one begins or is done.",
         json!({"type": "object", "required": ["todos"], "additionalProperties": false, "properties": {
-            "todos": {"type": "string", "description": "A line each: `[ ] open`, `[-] in progress`, `[x] done`; indent what is part of another."},
+            "todos": {"type": "string", "description": "A line each: `[ ] open`, `[-] in progress`, `[x] done`; indent parts of a part."},
         }}),
     );
     spec.examples.push(object(json!({"todos": "[x] Find the cause\n[-] Mend it\n[ ] Run the tests"})));

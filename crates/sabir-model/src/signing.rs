@@ -175,19 +175,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// A time since 1970 as `20150830T123600Z`.
 fn stamp(since: Duration) -> String {
-    let seconds = since.as_secs();
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    // Days are counted from the first of March of the year 0, so that a leap day is the last of its year.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+    sabir_wire::moment(since.as_secs()).replace(['-', ':'], "")
 }
 
 #[cfg(test)]

@@ -146,16 +146,9 @@ fn branch(workspace: &Workspace) -> Option<String> {
 /// The date in UTC, as `2026-11-22`.
 fn date(now: SystemTime) -> String {
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    // Counted in years that begin in March, so that the odd day comes last.
-    let day = seconds / 86_400 + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} (UTC)")
+    let moment = sabir_wire::moment(seconds);
+    let (date, _) = moment.split_once('T').unwrap_or((&moment, ""));
+    format!("{date} (UTC)")
 }
 
 #[cfg(test)]

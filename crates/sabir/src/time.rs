@@ -2,17 +2,7 @@
 
 /// `2025-11-22T08:26:40Z`, of milliseconds since 1970.
 pub(crate) fn written(milliseconds: u64) -> String {
-    let seconds = milliseconds / 1000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counted from 1 March of the year 0, so that the leap day comes last. Years have 365.2425 days in this calendar.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+    sabir_wire::moment(milliseconds / 1000)
 }
 
 /// Milliseconds since 1970 of `2025-11-22T08:26:40.123Z`; `None` of anything else.

@@ -86,9 +86,10 @@ pub(crate) fn freeform(request: &Request, wire: &str) -> Vec<String> {
     of(request, wire).filter(|tool| kind(tool) == Kind::Freeform).filter_map(name).map(str::to_owned).collect()
 }
 
-/// The one name of a tool of a namespace.
+/// The one name of a tool of a namespace. A function that was found by a search for tools is called in a namespace of its own name
+/// (recordings 405 and 409), and has one name all the same.
 pub(crate) fn joined(space: &str, name: &str) -> String {
-    if space.is_empty() { name.to_owned() } else { format!("{space}{BETWEEN}{name}") }
+    if space.is_empty() || space == name { name.to_owned() } else { format!("{space}{BETWEEN}{name}") }
 }
 
 /// The tools of namespaces.

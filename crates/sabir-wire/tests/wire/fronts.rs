@@ -164,6 +164,23 @@ fn codex_is_understood() {
 }
 
 #[test]
+fn a_function_that_was_searched_for_keeps_its_name() {
+    // As recordings 405 and 409 have it: the namespace of a deferred function is its own name.
+    let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "rate", "namespace": "rate", "arguments": "{}"});
+    let body = format!("data: {}\n\n", json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    let (mut draft, mut decoder) = (Draft::default(), Decoder::new(Wire::OpenAiResponses));
+    decoder.push(body.as_bytes(), &mut draft);
+    decoder.finish(Close::Clean, &mut draft);
+    assert_eq!(draft.calls().next().unwrap().name, "rate");
+    let tools = json!([{"type": "function", "name": "rate", "defer_loading": true, "parameters": {"type": "object"}}]);
+    let body = json!({"model": "m", "tools": tools, "input": [item]});
+    let request = take(Wire::OpenAiResponses, &body, &[]).request;
+    assert!(request.tools.offers("rate"));
+    let again = Wire::OpenAiResponses.encode_request(&request, &Form::default());
+    assert_eq!(again["input"][0]["name"], "rate");
+}
+
+#[test]
 fn clients_of_chat_are_understood() {
     let tool = json!({"type": "function", "function": {"name": "f", "description": "", "strict": true, "parameters": {"type": "object", "properties": {}}}});
     // Cline and Zed; LangChain; the AI SDK of Vercel.

@@ -168,9 +168,8 @@ impl HttpModel {
         let patience = if self.callers == Callers::Many { &own } else { &self.patience };
         let (url, headers) = (self.provider.url(&request.model), self.headers(asked)?);
         let mut post = Post { url, headers, body: self.body(&fresh(request, patience), asked)? };
-        let seed = post.body.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)));
         if let Some((count, error)) = patience.broken().filter(|_| self.retries.limit > 0) {
-            self.pause(patience, (count, None), (error, seed)).await?;
+            self.pause(patience, (count, None), (error, seed(&post.body))).await?;
         }
         let mut attempt = 1;
         loop {
@@ -195,7 +194,7 @@ impl HttpModel {
             if attempt > self.retries.limit || self.callers.decide(wish, &self.retries) {
                 return Err(error);
             }
-            self.pause(patience, (attempt, wish), (error, seed)).await?;
+            self.pause(patience, (attempt, wish), (error, seed(&post.body))).await?;
             attempt += 1;
         }
     }
@@ -245,7 +244,7 @@ impl HttpModel {
         } else {
             self.provider.wire.encode_request(request, &self.provider.form)
         };
-        Ok(value.to_string().into_bytes())
+        serde_json::to_vec(&value).map_err(|error| asked.error(ModelErrorKind::Rejected, error.to_string()))
     }
 
     fn headers(&self, asked: Asked<'_>) -> Result<HeaderMap, ModelError> {
@@ -461,6 +460,11 @@ fn fresh<'a>(request: &'a Request, patience: &Patience) -> Cow<'a, Request> {
         }
     }
     Cow::Owned(fresh)
+}
+
+/// What the waits between attempts follow from: the same request waits alike.
+fn seed(body: &[u8]) -> u64 {
+    body.iter().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)))
 }
 
 fn has_opaque(request: &Request) -> bool {

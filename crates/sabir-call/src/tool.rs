@@ -135,6 +135,11 @@ impl Argument<'_> {
 }
 
 impl ToolSet {
+    /// Whether both are clones of one set.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Takes tools, which must have distinct, writable names.
     ///
     /// # Errors

@@ -13,8 +13,9 @@ use sabir_call::dialect::{dialect, dialects};
 use sabir_call::{
     Answer, Cut, Event, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request,
 };
-use sabir_wire::{BodyForm, Close, Decoder};
+use sabir_wire::{BodyForm, Close, Decoder, Form};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::blind::without_pictures;
 use crate::catalogue::Catalogue;
@@ -27,9 +28,11 @@ use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
 
 mod manner;
 mod taped;
+mod written;
 
 pub use manner::{Callers, Reads};
 use taped::Output;
+use written::{Manner, Written};
 
 /// The most bytes of an error response that are read.
 const MAX_ERROR: usize = 64 << 10;
@@ -83,6 +86,8 @@ pub struct HttpModel {
     patience: Patience,
     callers: Callers,
     reads: Reads,
+    /// What the last request had of the history.
+    written: Written,
 }
 
 /// Why an attempt failed.
@@ -117,6 +122,7 @@ impl HttpModel {
             patience: Patience::default(),
             callers: Callers::default(),
             reads: Reads::default(),
+            written: Written::default(),
         }
     }
 
@@ -224,6 +230,16 @@ impl HttpModel {
     fn body(&self, request: &Request, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
         let fit = self.output.is_blind(&request.model).then(|| without_pictures(request)).flatten();
         let request = fit.as_ref().unwrap_or(request);
+        let (key, form) = (self.provider.wire.history(), &self.provider.form);
+        let encode = |request: &Request, form: &Form| self.encode(request, form, asked);
+        if self.callers == Callers::Task {
+            return self.written.body(request, &Manner { key, form, encode: &encode });
+        }
+        serde_json::to_vec(&encode(request, form)?)
+            .map_err(|error| asked.error(ModelErrorKind::Rejected, error.to_string()))
+    }
+
+    fn encode(&self, request: &Request, form: &Form, asked: Asked<'_>) -> Result<Value, ModelError> {
         let rendered = match &request.protocol {
             Protocol::Native => None,
             Protocol::Prompted(name) => {
@@ -236,15 +252,13 @@ impl HttpModel {
             }
         };
         let request = rendered.as_ref().unwrap_or(request);
-        let value = if request.max_output.is_none()
+        if request.max_output.is_none()
             && let Some(limit) = self.output.limit(&request.model)
         {
             let limited = Request { max_output: Some(limit), ..request.clone() };
-            self.provider.wire.encode_request(&limited, &self.provider.form)
-        } else {
-            self.provider.wire.encode_request(request, &self.provider.form)
-        };
-        serde_json::to_vec(&value).map_err(|error| asked.error(ModelErrorKind::Rejected, error.to_string()))
+            return Ok(self.provider.wire.encode_request(&limited, form));
+        }
+        Ok(self.provider.wire.encode_request(request, form))
     }
 
     fn headers(&self, asked: Asked<'_>) -> Result<HeaderMap, ModelError> {

@@ -23,6 +23,7 @@ pub(crate) const ROW: Row = Row {
     headers: &[("anthropic-version", "2023-06-01")],
     stream_type: "text/event-stream",
     said: &SAID,
+    history: "messages",
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,

@@ -25,6 +25,7 @@ pub(crate) const ROW: Row = Row {
     headers: &[],
     stream_type: "application/vnd.amazon.eventstream",
     said: &SAID,
+    history: "messages",
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,

@@ -21,6 +21,7 @@ pub(crate) const ROW: Row = Row {
     headers: &[],
     stream_type: "application/x-ndjson",
     said: &SAID,
+    history: "messages",
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,

@@ -22,6 +22,7 @@ pub(crate) const ROW: Row = Row {
     headers: &[],
     stream_type: "text/event-stream",
     said: &SAID,
+    history: "messages",
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,

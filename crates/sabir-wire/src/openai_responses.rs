@@ -34,6 +34,7 @@ pub(crate) const ROW: Row = Row {
     headers: &[],
     stream_type: "text/event-stream",
     said: &SAID,
+    history: "input",
     encode_request: request::encode,
     decode_request: incoming::decode,
     encode_whole: answer::whole,

@@ -95,6 +95,9 @@ pub(crate) struct Row {
     pub(crate) stream_type: &'static str,
     /// What it has words for beside the history and the tools.
     pub(crate) said: &'static Said,
+    /// The member of a request's body whose items are the history. Items of messages of which the first begins an answer are the same
+    /// whatever stands before it.
+    pub(crate) history: &'static str,
     pub(crate) encode_request: fn(&Request, &Form) -> Value,
     /// Reads a body. What the endpoint says, the model's name and whether a stream is wanted, is filled in afterwards.
     pub(crate) decode_request: fn(&Value) -> Result<Incoming, RequestError>,
@@ -159,6 +162,12 @@ impl Wire {
     /// The content type of a streamed response.
     pub fn stream_type(self) -> &'static str {
         self.row().stream_type
+    }
+
+    /// The member of a request's body whose items are the history; some wires have the system prompt before it. The items of a history
+    /// that is cut where an answer begins are those of both parts, but for the marks of what may be cached.
+    pub fn history(self) -> &'static str {
+        self.row().history
     }
 
     /// Writes a request. What the wire has no word for is left out; [`weigh`](Self::weigh) says what. The request's protocol is not looked at: a prompted one has been rendered to text before.

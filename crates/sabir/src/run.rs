@@ -1,9 +1,8 @@
 //! `run`, `resume`, and the interactive task: the same machine with different watchers.
 
 use std::path::Path;
-use std::time::Duration;
 
-use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User};
+use sabir_agent::{Attended, Moment, Origin, Outcome, Record, ReplayError, Start, Task, TaskEvent, TaskId, User};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
@@ -13,12 +12,11 @@ use serde_json::json;
 use crate::cassette::{self, Nowhere, Tape, Taped, Told};
 use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions};
 use crate::config::{self, Chosen, Config};
-use crate::controls::{Controls, Lines};
+use crate::controls::Lines;
 use crate::exit::{Exit, Failure};
-use crate::lines::EventLines;
-use crate::screen::{Progress, Silent};
+use crate::lines::Line;
 use crate::task::{self, Bench, Means, Open, Plan};
-use crate::terminal::Terminal;
+use crate::watchers::Watchers;
 use crate::{controls, print, sandbox, spent, typed};
 
 /// How a task is shown, and to whom.
@@ -104,7 +102,8 @@ fn begin(
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    let (_, user) = Watchers::new(output, lines, patience, (&open.task.start().task, &bench.cancel));
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// `sabir resume`.
@@ -161,7 +160,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    let (_, user) = Watchers::new(output, lines, patience, (&open.task.start().task, &bench.cancel));
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// A resumed task is locked to its protocol.
@@ -237,7 +237,8 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     };
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, tape, user(output, None, patience))
+    let (_, user) = Watchers::new(output, None, patience, (&open.task.start().task, &bench.cancel));
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -263,23 +264,13 @@ fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
     }
 }
 
-/// The right eyes for a task.
-fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>) -> Watcher {
-    let user: Box<dyn User> = match output {
-        Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines::new(lines.map(Controls::listen), patience)),
-        Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new(patience)),
-    };
-    (output, user)
-}
-
 fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
     model.on_retry(move |retry| {
         let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
         let reason = &retry.error.message;
         if output == Some(Output::Events) {
-            print::redacted(&sabir_agent::Moment::Waiting { reason, milliseconds });
+            let event = TaskEvent::Moment(Moment::Waiting { reason, milliseconds });
+            print::redacted(&Line::of(event, None));
         } else {
             let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
             print::err(&print::visible(&format!(

@@ -5,6 +5,7 @@
 
 mod ask;
 mod completion;
+mod subtask;
 mod todo;
 
 use sabir_call::ToolSpec;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 
 pub use ask::FOLLOWUP;
 pub use completion::COMPLETION;
+pub use subtask::{Delegation, DelegationError, SUBTASK};
 pub use todo::{TODOS, Todo, TodoError, TodoState, Todos};
 
 /// The control calls, as the model is offered them.
@@ -28,6 +30,11 @@ pub fn manuals() -> [(&'static str, &'static str); 2] {
 /// Whether the machine answers calls of that name itself.
 pub fn is_control(name: &str) -> bool {
     matches!(name, COMPLETION | FOLLOWUP | TODOS)
+}
+
+/// What a model is offered of `new_task`.
+pub(crate) fn subtask_spec() -> ToolSpec {
+    subtask::spec()
 }
 
 fn object(value: Value) -> Map<String, Value> {

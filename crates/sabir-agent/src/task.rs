@@ -45,7 +45,7 @@ pub use charge::Totals;
 pub use check::Conditions;
 pub use compaction::{Filling, Preview};
 use counts::Counts;
-pub use limits::Limits;
+pub use limits::{Limits, SubtaskLimits};
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
@@ -363,6 +363,7 @@ impl Task {
                 }
             }
             Record::Result(result) => self.take_result(result),
+            Record::Subtask { .. } => {}
             Record::Context(shift) => self.take_shift(shift),
             Record::Ended { .. } => {
                 self.phase = Phase::Over;

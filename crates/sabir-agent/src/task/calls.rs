@@ -274,7 +274,8 @@ impl Task {
         let judgement = self.settings.rules.decide(access);
         if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
             let seal = Seal::of(&call.name, &call.arguments, &bound);
-            pending.permit = Some(Permit { call: id.clone(), seal, bound, only_reads: judgement.only_reads });
+            let left = self.settings.limits;
+            pending.permit = Some(Permit { call: id.clone(), seal, bound, only_reads: judgement.only_reads, left });
         }
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),

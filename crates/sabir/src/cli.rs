@@ -191,6 +191,10 @@ pub(crate) struct TaskOptions {
     /// Take no checkpoints: what the task changes cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
+    /// Let the model hand parts of the work to subtasks, which work at the same time, each with a journal of its own. See `sabir
+    /// help subtasks`.
+    #[arg(long)]
+    pub(crate) subtasks: bool,
 }
 
 /// Recordings of tasks that nobody attends.

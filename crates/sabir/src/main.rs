@@ -17,6 +17,7 @@ mod ends;
 mod exit;
 mod explain;
 mod export;
+mod family;
 mod folded;
 mod fork;
 mod gateway;

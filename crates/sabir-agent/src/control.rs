@@ -32,8 +32,8 @@ pub fn is_control(name: &str) -> bool {
     matches!(name, COMPLETION | FOLLOWUP | TODOS)
 }
 
-/// What a model is offered of `new_task`.
-pub(crate) fn subtask_spec() -> ToolSpec {
+/// `new_task`, as a model is offered it where subtasks are possible: by [`NewTask`](crate::NewTask), which does its work.
+pub fn subtask_spec() -> ToolSpec {
     subtask::spec()
 }
 

@@ -53,7 +53,7 @@ pub use record::{
     Answered, Author, Check, Compacted, Failed, Judge, Origin, Outcome, Record, Shift, Speaker, Start, Store,
     StoreError, SubtaskEnd, TaskId, Verdict, When, Why,
 };
-pub use subtask::{Child, Completed, Household, NewTask, Opened};
+pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
 pub use task::{
     Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, SubtaskLimits,
     Task, Totals,

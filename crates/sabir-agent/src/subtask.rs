@@ -8,18 +8,27 @@
 //! The call is answered once. Where a subtask is completed its result is the call's; where it was cancelled the call was
 //! interrupted; any other end is a failure that says how it ended, how far it came, and where its records are.
 
+mod purse;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sabir_call::{CallId, Model, ToolSpec};
+use sabir_call::{CallId, Message, Model, Part, Role, ToolSpec};
 
-use crate::control::Delegation;
+use crate::context::fragment::beginning;
+use crate::control::{self, Delegation};
 use crate::drive::{Cancel, Driver, User};
 use crate::permit::Permit;
 use crate::record::{Outcome, Record, Store, SubtaskEnd};
 use crate::task::{Limits, Task, Totals};
 use crate::tool::{Access, Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
+
+pub use purse::Purse;
+use purse::{Counted, Shared};
+
+/// The most bytes of the last words of a subtask that did not complete.
+const LAST_WORDS: usize = 4 * 1024;
 
 /// Makes subtasks, and finds those that were begun.
 pub trait Household: Send + Sync {
@@ -74,23 +83,35 @@ pub struct NewTask {
     household: Arc<dyn Household>,
     /// How to end those that run, or are about to.
     running: Mutex<HashMap<CallId, Cancel>>,
+    /// What those share that run, where the task itself shares nothing with others.
+    shared: Shared,
 }
 
 impl NewTask {
     /// A tool for the subtasks of that household.
     pub fn new(household: Arc<dyn Household>) -> Self {
-        Self { household, running: Mutex::default() }
+        Self { household, running: Mutex::default(), shared: Shared::default() }
     }
 
     fn cancel(&self, call: &CallId) -> Cancel {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.entry(call.clone()).or_default().clone()
     }
+
+    fn forget(&self, call: &CallId) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
+    }
+}
+
+impl std::fmt::Debug for NewTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewTask").finish_non_exhaustive()
+    }
 }
 
 impl Tool for NewTask {
     fn spec(&self) -> ToolSpec {
-        crate::control::subtask_spec()
+        control::subtask_spec()
     }
 
     fn reads_only(&self) -> bool {
@@ -111,11 +132,15 @@ impl Tool for NewTask {
                 Ok(delegation) => delegation,
                 Err(error) => return ToolOutput::failed(format!("{error}.")),
             };
-            match self.household.child(&permit.call, &delegation, permit.left) {
-                Ok(Opened::Working(child)) => work(*child, self.cancel(&permit.call)).await,
+            let purse = permit.purse.or(|| self.shared.purse(permit.left));
+            let cancel = self.cancel(&permit.call);
+            let output = match self.household.child(&permit.call, &delegation, permit.left) {
+                Ok(Opened::Working(child)) => work(*child, cancel, purse).await,
                 Ok(Opened::Completed(completed)) => completed.output(),
                 Err(words) => ToolOutput::failed(words),
-            }
+            };
+            self.forget(&permit.call);
+            output
         })
     }
 
@@ -143,10 +168,47 @@ impl Completed {
 }
 
 /// Drives a subtask to its end.
-async fn work(child: Child, cancel: Cancel) -> ToolOutput {
-    let Child { mut task, first, mut store, registry, model, mut user, max_time } = child;
+async fn work(child: Child, cancel: Cancel, purse: Purse) -> ToolOutput {
+    let Child { mut task, first, store, registry, model, mut user, max_time } = child;
+    let mut store = Counted { store, purse: purse.clone() };
     let (model, registry) = (model.as_ref(), &registry);
-    let driver = Driver { model, registry, store: store.as_mut(), user: user.as_mut(), cancel, max_time };
-    let (_outcome, message) = driver.run(&mut task, first, None).await;
-    ToolOutput::failed(message)
+    let driver = Driver { model, registry, store: &mut store, user: user.as_mut(), cancel, max_time };
+    // On the heap, since a subtask may have subtasks.
+    let (outcome, message) = Box::pin(driver.run_within(&purse, &mut task, first, None)).await;
+    let end = task.taken(outcome);
+    if outcome == Outcome::Completed {
+        return Completed { result: message, end }.output();
+    }
+    ToolOutput { subtask: Some(end), ..ToolOutput::failed(failure(&task, outcome, &message)) }
+}
+
+/// What the parent is told of a subtask that did not complete.
+fn failure(task: &Task, outcome: Outcome, message: &str) -> String {
+    let why = match outcome {
+        Outcome::Cancelled => "was cancelled",
+        Outcome::Limit => "reached a limit",
+        Outcome::Denied => "could not go on, since calls were denied",
+        Outcome::ProviderFailed => "ended because the provider failed",
+        Outcome::Misconfigured => "cannot be answered as things are set up",
+        Outcome::StoreFailed => "ended because its journal could not be written",
+        Outcome::Completed | Outcome::Unfinished => "ended without completing",
+    };
+    let task_id = &task.start().task;
+    let mut words = format!("The subtask {task_id} {why}: {message}. What it changed so far stands.");
+    let said = last_words(task.history());
+    if !said.is_empty() {
+        words.push_str(&format!("\nThe last that it said:\n{said}"));
+    }
+    words.push_str(&format!("\nThe user can see all of it with `sabir log {task_id}`."));
+    words
+}
+
+/// The last words of a model's, cut where they are long; empty where it said none.
+fn last_words(history: &[Message]) -> &str {
+    let said = history.iter().rev().filter(|message| message.role == Role::Assistant);
+    let mut texts = said.flat_map(|message| message.parts.iter().rev()).filter_map(|part| match part {
+        Part::Text { text } if !text.trim().is_empty() => Some(text.trim()),
+        _ => None,
+    });
+    beginning(texts.next().unwrap_or_default(), LAST_WORDS)
 }

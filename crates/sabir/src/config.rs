@@ -66,7 +66,7 @@ use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use sabir_agent::Mode;
-use sabir_call::{Dollars, Prices};
+use sabir_call::Prices;
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
 use sabir_wire::{Form, Wire};

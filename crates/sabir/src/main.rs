@@ -49,6 +49,7 @@ mod screen;
 mod shown;
 mod spent;
 mod task;
+mod tasks;
 mod terminal;
 mod time;
 mod tour;
@@ -100,7 +101,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Fork(arguments)) => fork::fork(arguments),
         Some(Command::Log(arguments)) => journal::log(arguments),
         Some(Command::Context(arguments)) => context::context(arguments),
-        Some(Command::Tasks(arguments)) => journal::tasks(arguments),
+        Some(Command::Tasks(arguments)) => tasks::tasks(arguments),
         Some(Command::Export(arguments)) => export::export(arguments),
         Some(Command::Import(arguments)) => import::import(arguments),
         Some(Command::Checkpoints(arguments)) => history::checkpoints(arguments),

@@ -439,7 +439,13 @@ pub(crate) fn clock() -> impl Fn() -> u64 + Send + 'static {
 /// The task whose name is, or begins with, `name`.
 pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
     let all = sabir_journal::names(folder).map_err(|error| Failure::internal(error.to_string()))?;
-    let ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
+    let mut ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
+    // The name of a subtask begins with that of its task, which is meant by what begins both.
+    if let [first, rest @ ..] = ids.as_slice()
+        && rest.iter().all(|id| id.as_str().strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('-')))
+    {
+        ids.truncate(1);
+    }
     match ids.as_slice() {
         [id] => Ok(id.clone()),
         [] => Err(Failure::usage(format!("there is no task `{name}`; `sabir tasks` lists them"))),

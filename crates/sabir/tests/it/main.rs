@@ -45,6 +45,7 @@ mod recordings;
 mod repairs;
 mod sandboxes;
 mod secrets;
+mod subtasks;
 mod tools;
 mod tour;
 mod trust;

@@ -23,8 +23,8 @@ pub fn specs() -> [ToolSpec; 3] {
 
 /// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.
 #[must_use]
-pub fn manuals() -> [(&'static str, &'static str); 2] {
-    [(TODOS, todo::MANUAL), (COMPLETION, completion::MANUAL)]
+pub fn manuals() -> [(&'static str, &'static str); 3] {
+    [(TODOS, todo::MANUAL), (COMPLETION, completion::MANUAL), (SUBTASK, subtask::MANUAL)]
 }
 
 /// Whether the machine answers calls of that name itself.

@@ -93,7 +93,9 @@ pub enum Record {
     Subtask {
         /// The call that it answers.
         call: CallId,
-        /// Its name, which follows from the parent's and the call's ([`TaskId::child`]).
+        /// Its name, which follows from the parent's and the call's ([`TaskId::child`]). As JSON `child`, since `task` on a line of
+        /// `--output events` says whose line it is.
+        #[serde(rename = "child")]
         task: TaskId,
         /// How it ended. Absent before it begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,9 @@ use crate::tool::Arguments;
 /// Begins a subtask.
 pub const SUBTASK: &str = "new_task";
 
+/// Its Markdown.
+pub(super) const MANUAL: &str = include_str!("specs/new_task.md");
+
 /// What a subtask is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {

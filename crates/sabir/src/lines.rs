@@ -132,8 +132,8 @@ impl EventLines {
 impl<'a> Line<'a> {
     /// An event of that subtask, or of the task that was begun.
     pub(crate) fn of(event: TaskEvent<'a>, subtask: Option<&'a TaskId>) -> Self {
-        // These name a task themselves: the one that begins, and the subtask, whose name begins with that of its parent.
-        let named = matches!(event, TaskEvent::Record(Record::Started(_) | Record::Subtask { .. }));
+        // The record of a start names its task itself.
+        let named = matches!(event, TaskEvent::Record(Record::Started(_)));
         Self { event, task: subtask.filter(|_| !named) }
     }
 }

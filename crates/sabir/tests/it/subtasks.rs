@@ -139,11 +139,10 @@ fn a_subtask_answers_the_call() {
     let (root, children) = journals(&world);
     let [child] = children.as_slice() else { panic!("{children:?}") };
     let lines = events(&output);
-    // Every line of the subtask names it, and no other does, but for the records about it.
-    let about = |line: &Value| matches!(line["kind"].as_str(), Some("started" | "subtask"));
-    let of_child = lines.iter().filter(|line| line["task"] == child.as_str() && !about(line));
+    // Every line of the subtask names it.
+    let of_child = lines.iter().filter(|line| line["task"] == child.as_str());
     let kinds: BTreeSet<_> = of_child.map(|line| line["kind"].as_str().unwrap()).collect();
-    for kind in ["asking", "answered", "running", "result", "ended"] {
+    for kind in ["started", "asking", "answered", "running", "result", "ended"] {
         assert!(kinds.contains(kind), "{kinds:?}");
     }
     let last = lines.last().unwrap();
@@ -151,7 +150,7 @@ fn a_subtask_answers_the_call() {
     let records = log(&world, &root);
     assert_eq!(result(&records), ("done".to_owned(), "one is written".to_owned()));
     let told: Vec<_> = records.iter().filter(|record| record["kind"] == "subtask").collect();
-    assert_eq!((told.len(), told[0]["task"].as_str()), (2, Some(child.as_str())));
+    assert_eq!((told.len(), told[0]["child"].as_str()), (2, Some(child.as_str())));
     assert_eq!((&told[1]["ended"]["outcome"], &told[1]["ended"]["turns"]), (&json!("completed"), &json!(2)));
     let own = log(&world, child);
     assert_eq!((&own[0]["prompt"], &own[0]["from"]["by"]), (&json!("alpha writes one"), &json!("subtask")));

@@ -25,6 +25,7 @@ mod ends;
 mod events;
 mod explain;
 mod exports;
+mod family_kills;
 mod faults;
 mod gateway;
 mod gateway_examples;

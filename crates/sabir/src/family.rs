@@ -8,11 +8,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::control::Delegation;
+use sabir_agent::control::{Delegation, SUBTASK};
 use sabir_agent::{
     Child, Completed, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent, TaskId,
 };
-use sabir_call::CallId;
+use sabir_call::{CallId, Part};
 use sabir_journal::{Journal, JournalError};
 use sabir_workspace::{Level, Sandbox, Workspace};
 
@@ -218,6 +218,13 @@ impl Children {
             max_time: None,
         }))
     }
+}
+
+/// Whether a record tells that a subtask was asked for where it could be had. The record of its beginning may have been lost.
+pub(crate) fn is_asked_for(record: &Record) -> bool {
+    let Record::Answered(answered) = record else { return false };
+    let passed = |id: &CallId| answered.checks.iter().any(|check| check.call == *id && check.passed);
+    answered.parts.iter().any(|part| matches!(part, Part::Call(call) if call.name == SUBTASK && passed(&call.id)))
 }
 
 /// Says that a request failed and is sent once more.

@@ -199,7 +199,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let attended = attended(output, lines.as_ref());
     let (cancel, config, workspace) = (Cancel::default(), Arc::new(config), task::workspace_of(start));
     let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel));
-    let has = records.iter().any(|record| matches!(record, Record::Subtask { .. }));
+    let has = records.iter().any(family::is_asked_for);
     let wanted = Wanted { options, workspace: &workspace, tape, output, watchers, depth: start.depth(), has };
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,

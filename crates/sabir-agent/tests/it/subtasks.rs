@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::{self, Delegation};
 use sabir_agent::{
-    Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit, Record, Rules,
-    Settings, SubtaskEnd, Task, TaskId, ToolOutput, Totals,
+    Access, Arguments, Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit,
+    Progress, Record, Registry, Rules, Settings, SubtaskEnd, Task, TaskId, Tool, ToolOutput, ToolWork, Totals,
 };
-use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, Usage};
+use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, ToolSpec, Usage};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::machine::{Machine, settings, start, tools};
@@ -436,6 +436,15 @@ fn a_crash_at_any_record_is_gone_on_from() {
     let (outcome, whole, task) = block(house.run(Cancel::default()));
     assert_eq!(outcome, Outcome::Completed);
     assert_eq!((task.totals(), house.tasks().len()), (own_totals(&house), 4));
+    // The same is found by whoever looks only at the records.
+    for child in &house.tasks()[1..] {
+        let parent = house.tasks().into_iter().find(|parent| records_name(&house, parent, child, usize::MAX)).unwrap();
+        let ends = house.records(&parent).into_iter().filter_map(|record| match record {
+            Record::Subtask { task, ended: Some(end), .. } if task == *child => Some(end),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [Completed::of(&house.records(child)).unwrap().end]);
+    }
     let all = house.all();
     // The last record completes the root; before the first there is nothing.
     for entries in 1..all.len() {
@@ -554,6 +563,74 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
         ends.collect::<Vec<_>>(),
         ["Cancelled after 1", "Cancelled after 1", "Completed after 1", "Completed after 1"]
     );
+}
+
+#[test]
+fn a_cancel_reaches_subtasks_of_subtasks() {
+    let house = House::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => hand(&["nest", "a"]),
+        ("nest", 0) => hand(&["b"]),
+        _ => Say::Hang,
+    });
+    let (outcome, _, task) = block(async {
+        let cancel = Cancel::default();
+        let stop = async {
+            while house.asked.load(Ordering::SeqCst) < 4 {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        };
+        tokio::join!(house.run(cancel.clone()), stop).0
+    });
+    assert_eq!((outcome, task.totals()), (Outcome::Cancelled, own_totals(&house)));
+    assert_eq!(house.tasks().len(), 4);
+    for task in house.tasks() {
+        let last = house.records(&task).pop();
+        assert!(matches!(last, Some(Record::Ended { outcome: Outcome::Cancelled, .. })), "{task}: {last:?}");
+    }
+    check_family(&house);
+}
+
+/// A household whose subtasks hear nothing.
+struct Deaf;
+
+impl Tool for Deaf {
+    fn spec(&self) -> ToolSpec {
+        control::subtask_spec()
+    }
+
+    fn reads_only(&self) -> bool {
+        false
+    }
+
+    fn access(&self, _: &Arguments) -> Access {
+        Access::Nothing
+    }
+
+    fn run<'a>(&'a self, _: &'a Permit, _: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
+    let house = House::new(|_, _| hand(&["a"]));
+    let registry = Registry::new(vec![Arc::new(Deaf)]).unwrap();
+    let cancel = Cancel::default();
+    let (outcome, _, task) = block(async {
+        let stop = async {
+            while !tale(&house).contains(&"begins".to_owned()) {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        };
+        tokio::join!(house.run_with(&registry, cancel.clone()), stop).0
+    });
+    assert_eq!(
+        (outcome, tale(&house)),
+        (Outcome::Cancelled, ["running", "begins", "Cancelled"].map(str::to_owned).to_vec())
+    );
+    assert!(task.call(&CallId::new("call_1_0")).is_some(), "its call is open");
 }
 
 fn told_results(house: &House) -> Vec<&'static str> {

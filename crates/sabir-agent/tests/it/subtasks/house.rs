@@ -122,8 +122,16 @@ impl House {
         self.hear(cancel, Watcher(None)).await
     }
 
-    async fn hear(&self, cancel: Cancel, mut user: Watcher) -> (Outcome, String, Task) {
-        let registry = self.registry(&start(), self.settings.limits);
+    /// As [`run`](Self::run), with other tools.
+    pub(super) async fn run_with(&self, registry: &Registry, cancel: Cancel) -> (Outcome, String, Task) {
+        self.drive(registry, cancel, Watcher(None)).await
+    }
+
+    async fn hear(&self, cancel: Cancel, user: Watcher) -> (Outcome, String, Task) {
+        self.drive(&self.registry(&start(), self.settings.limits), cancel, user).await
+    }
+
+    async fn drive(&self, registry: &Registry, cancel: Cancel, mut user: Watcher) -> (Outcome, String, Task) {
         let settings = Settings { tools: registry.set().clone(), ..self.settings.clone() };
         let kept = self.records(&start().task);
         let (mut task, first) = match kept.is_empty() {
@@ -132,7 +140,7 @@ impl House {
         };
         let model = Scripted(self.clone(), start().prompt);
         let mut store = Journal(self.clone(), start().task);
-        let (registry, max_time) = (&registry, None);
+        let max_time = None;
         let driver = Driver { model: &model, registry, store: &mut store, user: &mut user, cancel, max_time };
         let (outcome, message) = driver.run(&mut task, first, None).await;
         (outcome, message, task)

@@ -139,10 +139,10 @@ pub(crate) enum Command {
     /// Explain a command, a dialect (`help dialect NAME`), a tool (`help tool NAME`), how to define dialects
     /// (`help dialects`), what `lint` finds (`help lints`), how edits are applied (`help edits`), what can be undone
     /// (`help checkpoints`), journals (`help journal`), what may be done (`help policy`, `help modes`), tasks without a terminal
-    /// (`help headless`, `help events`), provider APIs (`help wires`), or the gateway (`help gateway`).
+    /// (`help headless`, `help events`), subtasks (`help subtasks`), provider APIs (`help wires`), or the gateway (`help gateway`).
     Help {
         /// A command, `dialect NAME`, `tool NAME`, `tools`, `checkpoints`, `dialects`, `edits`, `events`, `gateway`, `headless`,
-        /// `journal`, `lints`, `modes`, `policy` or `wires`.
+        /// `journal`, `lints`, `modes`, `policy`, `subtasks` or `wires`.
         topic: Vec<String>,
     },
 }
@@ -191,6 +191,10 @@ pub(crate) struct TaskOptions {
     /// Take no checkpoints: what the task changes cannot be undone.
     #[arg(long)]
     pub(crate) no_checkpoints: bool,
+    /// Let the model hand parts of the work to subtasks, which work at the same time, each with a journal of its own. See `sabir
+    /// help subtasks`.
+    #[arg(long)]
+    pub(crate) subtasks: bool,
 }
 
 /// Recordings of tasks that nobody attends.

@@ -26,6 +26,12 @@
 //! check = "cargo test"              # as --check
 //! todos = true                      # as --require-todos
 //!
+//! [subtasks]                        # docs/subtasks.md
+//! offered = true                    # as --subtasks
+//! at_once = 3                       # how many of a task work at the same time
+//! depth = 2                         # how many levels stand below a task
+//! most = 20                         # how many a task may begin
+//!
 //! [providers.box]                   # a provider of your own: then use model = "box/NAME"
 //! wire = "openai-chat"
 //! base_url = "http://127.0.0.1:8000/v1"
@@ -60,7 +66,7 @@ use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use sabir_agent::Mode;
-use sabir_call::{Dollars, Prices};
+use sabir_call::Prices;
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
 use sabir_wire::{Form, Wire};
@@ -73,9 +79,11 @@ use crate::gateway::GatewayKeys;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
 use crate::{modes, repairs};
 
+pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
 
 pub(crate) mod keys;
+mod limits;
 mod meaning;
 mod rules;
 
@@ -103,29 +111,6 @@ pub(crate) struct Config {
     /// What the user adds to what is built in.
     #[serde(skip)]
     own: OwnKeys,
-}
-
-/// When to stop, and what may fill the context.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LimitKeys {
-    pub(crate) max_turns: Option<u32>,
-    pub(crate) max_tokens: Option<u64>,
-    pub(crate) max_cost: Option<Dollars>,
-    pub(crate) ask_timeout: Option<String>,
-    pub(crate) context_window: Option<u64>,
-    pub(crate) compact_at: Option<u8>,
-    pub(crate) instructions: Option<bool>,
-    pub(crate) place: Option<bool>,
-    pub(crate) completion: CompletionKeys,
-}
-
-/// What must hold before a task is completed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct CompletionKeys {
-    pub(crate) check: Option<String>,
-    pub(crate) todos: Option<bool>,
 }
 
 /// Providers, models and dialects of the user's own.
@@ -197,9 +182,7 @@ impl Config {
         if let Some(level) = &config.sandbox {
             level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
         }
-        if config.limits.compact_at.is_some_and(|percent| !(10..=95).contains(&percent)) {
-            return Err(wrong("compact_at: give a percentage of the context from 10 to 95".to_owned()));
-        }
+        config.limits.check().map_err(wrong)?;
         let at = |Wrong { keys, why }: Wrong| {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             Failure::usage(format!("{}: {why}", keys::place((&path, &text), &keys)))

@@ -58,6 +58,7 @@ fn replayed(records: Vec<Record>, config: &Config, arguments: &ContextArguments)
         jobs: task::passing_jobs(),
         keeper: None,
         sandbox: Sandbox::new(Level::Off),
+        household: None,
     };
     let place = task::workspace_of(start);
     let bench = Bench::new(&options, config, Some(&place), means)?;

@@ -1,13 +1,16 @@
 //! Control lines: a program says on standard input what a user would say at a terminal (`--control`).
 //!
-//! All lines go to the task through one channel, so that they count in their order: an approval before the end of the input is an
-//! approval. A line is held against the question that stands on standard output at the moment in which it is read. What does not
+//! All lines go to their task through one channel, so that they count in their order: an approval before the end of the input is an
+//! approval. A line is held against the questions that stand on standard output at the moment in which it is read. What does not
 //! fit (another call, a second answer, no JSON) is told on standard error and changes nothing.
+//!
+//! Subtasks have a seat of their own. A line that names no task is for the one that was begun, but an answer finds the question
+//! about its call, whoever asked; where two tasks have calls of one name, the line has to say which is meant.
 
 use std::io::{self, BufRead, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::{Heard, Question, Record, Reply, TaskEvent};
+use sabir_agent::{Heard, Question, Record, Reply, TaskEvent, TaskId};
 use sabir_call::CallId;
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -28,26 +31,50 @@ enum Line {
         /// Whether they give up what the model is doing.
         #[serde(default)]
         steer: bool,
+        task: Option<TaskId>,
     },
     /// The task is to end.
-    Cancel {},
+    Cancel { task: Option<TaskId> },
     /// That call may run.
-    Approve { call: CallId },
+    Approve { call: CallId, task: Option<TaskId> },
     /// It may not.
     Deny {
         call: CallId,
         #[serde(default)]
         reason: String,
+        task: Option<TaskId>,
     },
     /// What the model wanted to know.
-    Answer { call: CallId, text: String },
+    Answer { call: CallId, text: String, task: Option<TaskId> },
 }
 
-/// The task's end of the channel, and the question that stands there.
+/// Where the lines of a family are handed out. Clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Controls(Arc<Mutex<Seats>>);
+
+/// A task's end of its channel.
 #[derive(Debug)]
-pub(crate) struct Controls {
-    open: Arc<Mutex<Option<Open>>>,
+pub(crate) struct Seat {
+    controls: Controls,
+    task: TaskId,
     ears: Option<UnboundedReceiver<Heard>>,
+}
+
+/// Who hears lines: the task that was begun first, then subtasks.
+#[derive(Debug, Default)]
+struct Seats {
+    taken: Vec<Party>,
+    /// Whether the input is over.
+    left: bool,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Party {
+    task: TaskId,
+    /// The question that stands.
+    open: Option<Open>,
+    said: UnboundedSender<Heard>,
 }
 
 /// A question that has no answer.
@@ -68,9 +95,10 @@ pub(crate) struct Lines {
 pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
     while let Some(line) = lines.next() {
         match line {
+            Line::Message { task: Some(_), .. } | Line::Cancel { task: Some(_) } => lines.refuse(NO_TASK),
             Line::Message { text, .. } if !text.trim().is_empty() => return Ok(text),
             Line::Message { .. } => lines.refuse("the message says nothing"),
-            Line::Cancel {} => {
+            Line::Cancel { task: None } => {
                 return Err(Failure {
                     message: "cancelled before there was a task".to_owned(),
                     exit: Exit::Interrupted,
@@ -84,23 +112,56 @@ pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
 
 const NO_QUESTION: &str = "no question about that call is open";
 
+const NO_TASK: &str = "no such task is at work";
+
 impl Controls {
-    /// Reads on in a thread of its own, until the input or the process ends.
-    pub(crate) fn listen(lines: Lines) -> Self {
-        let (sender, ears) = unbounded_channel();
-        let open = Arc::new(Mutex::new(None));
-        let asked = Arc::clone(&open);
-        std::thread::spawn(move || read_all(lines, &asked, &sender));
-        Self { open, ears: Some(ears) }
+    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat.
+    pub(crate) fn listen(&self, lines: Lines) {
+        let controls = self.clone();
+        std::thread::spawn(move || controls.read_all(lines));
     }
 
+    /// A seat for a task, until it is dropped.
+    pub(crate) fn seat(&self, task: &TaskId) -> Seat {
+        let (said, ears) = unbounded_channel();
+        let mut seats = self.seats();
+        if seats.left {
+            // It listens from its beginning.
+            _ = said.send(Heard::Left);
+        }
+        seats.taken.push(Party { task: task.clone(), open: None, said });
+        drop(seats);
+        Seat { controls: self.clone(), task: task.clone(), ears: Some(ears) }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_all(&self, mut lines: Lines) {
+        while let Some(line) = lines.next() {
+            let mut seats = self.seats();
+            match seats.hear(line) {
+                // Nobody listens once the task is over.
+                Ok((party, heard)) => _ = party.said.send(heard),
+                Err(why) => lines.refuse(why),
+            }
+        }
+        let mut seats = self.seats();
+        seats.left = true;
+        seats.taken.iter().for_each(|party| _ = party.said.send(Heard::Left));
+    }
+}
+
+impl Seat {
     pub(crate) fn ears(&mut self) -> Option<UnboundedReceiver<Heard>> {
         self.ears.take()
     }
 
     /// Must be called before the event can be seen: who sees a question may answer it at once.
     pub(crate) fn note(&mut self, event: &TaskEvent<'_>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seats = self.controls.seats();
+        let Some(Party { open, .. }) = seats.taken.iter_mut().find(|party| party.task == self.task) else { return };
         match event {
             TaskEvent::Moment(sabir_agent::Moment::Question(question)) => {
                 let approval = matches!(question, Question::Approval { .. });
@@ -110,6 +171,12 @@ impl Controls {
             TaskEvent::Record(Record::Ended { .. }) => *open = None,
             _ => {}
         }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.controls.seats().taken.retain(|party| party.task != self.task);
     }
 }
 
@@ -162,43 +229,61 @@ fn skip_line(input: &mut impl BufRead) {
     }
 }
 
-fn read_all(mut lines: Lines, open: &Mutex<Option<Open>>, sender: &UnboundedSender<Heard>) {
-    while let Some(line) = lines.next() {
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        match heard(line, &mut open) {
-            // Nobody listens once the task is over.
-            Ok(heard) => _ = sender.send(heard),
-            Err(why) => lines.refuse(why),
+impl Seats {
+    /// Who hears a line, and what.
+    fn hear(&mut self, line: Line) -> Result<(&Party, Heard), &'static str> {
+        let party = self.meant(&line)?;
+        let heard = heard(line, &mut party.open)?;
+        Ok((party, heard))
+    }
+
+    /// Whom a line is for.
+    fn meant(&mut self, line: &Line) -> Result<&mut Party, &'static str> {
+        let (call, task) = match line {
+            Line::Message { task, .. } | Line::Cancel { task } => (None, task),
+            Line::Approve { call, task } | Line::Deny { call, task, .. } | Line::Answer { call, task, .. } => {
+                (Some(call), task)
+            }
+        };
+        if let Some(task) = task {
+            return self.taken.iter_mut().find(|party| party.task == *task).ok_or(NO_TASK);
+        }
+        let Some(call) = call else { return self.taken.first_mut().ok_or(NO_TASK) };
+        let about = |party: &&mut Party| party.open.as_ref().is_some_and(|open| open.call == *call);
+        let mut asking = self.taken.iter_mut().filter(about);
+        match (asking.next(), asking.next()) {
+            (Some(party), None) => Ok(party),
+            (None, _) => Err(NO_QUESTION),
+            (Some(_), Some(_)) => Err("several tasks ask about a call of that name: say which with `task`"),
         }
     }
-    _ = sender.send(Heard::Left);
 }
 
-/// What a line means while that question is open.
+/// What a line means to a task while that question is open.
 fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
     let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
     let (call, reply) = match line {
         Line::Message { text, .. } if text.trim().is_empty() => return Err("the message says nothing"),
-        Line::Message { text, steer: false } => return Ok(Heard::Said(text)),
-        Line::Message { text, steer: true } => {
+        Line::Message { text, steer: false, .. } => return Ok(Heard::Said(text)),
+        Line::Message { text, steer: true, .. } => {
             // It takes the question back.
             *open = None;
             return Ok(Heard::Steered(text));
         }
-        Line::Cancel {} => {
+        Line::Cancel { .. } => {
             *open = None;
             return Ok(Heard::Cancelled);
         }
-        Line::Approve { call } => match approval(&call) {
+        Line::Approve { call, .. } => match approval(&call) {
             Some(true) => (call, Reply::Yes),
             Some(false) => return Err("the question is one for words: it takes `answer`"),
             None => return Err(NO_QUESTION),
         },
-        Line::Deny { call, reason } => match approval(&call) {
+        Line::Deny { call, reason, .. } => match approval(&call) {
             Some(_) => (call, Reply::No(reason)),
             None => return Err(NO_QUESTION),
         },
-        Line::Answer { call, text } => match approval(&call) {
+        Line::Answer { call, text, .. } => match approval(&call) {
             Some(false) => (call, Reply::Words(text)),
             Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`"),
             None => return Err(NO_QUESTION),
@@ -240,6 +325,50 @@ mod tests {
         check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), Ok(Heard::Steered(words("no"))), false);
         check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
         check(r#"{"kind":"cancel"}"#, asked(true), Ok(Heard::Cancelled), false);
+    }
+
+    /// Whom a line is for: the number of the seat, or why nobody hears it.
+    #[test]
+    fn lines_find_the_task_that_asks() {
+        let check = |line: &str, questions: [Option<&str>; 3], expected: Result<usize, &str>| {
+            let mut seats = Seats::default();
+            for (at, open) in questions.into_iter().enumerate() {
+                let open = open.map(|call| Open { call: CallId::new(call), approval: true });
+                let (task, said) = (TaskId::new(format!("t{at}")), unbounded_channel().0);
+                seats.taken.push(Party { task, open, said });
+            }
+            let heard = seats.hear(serde_json::from_str(line).unwrap()).map(|(party, _)| party.task.to_string());
+            assert_eq!(heard, expected.map(|at| format!("t{at}")), "{line}");
+        };
+        let one = [None, Some("a"), None];
+        let two = [None, Some("a"), Some("a")];
+        let several = "several tasks ask about a call of that name: say which with `task`";
+        check(r#"{"kind":"approve","call":"a"}"#, one, Ok(1));
+        check(r#"{"kind":"approve","call":"a","task":"t1"}"#, one, Ok(1));
+        check(r#"{"kind":"approve","call":"a","task":"t0"}"#, one, Err(NO_QUESTION));
+        check(r#"{"kind":"approve","call":"b"}"#, one, Err(NO_QUESTION));
+        check(r#"{"kind":"deny","call":"a"}"#, two, Err(several));
+        check(r#"{"kind":"deny","call":"a","task":"t2"}"#, two, Ok(2));
+        check(r#"{"kind":"message","text":"x"}"#, two, Ok(0));
+        check(r#"{"kind":"message","text":"x","task":"t2"}"#, two, Ok(2));
+        check(r#"{"kind":"message","text":"x","task":"t9"}"#, two, Err(NO_TASK));
+        check(r#"{"kind":"cancel"}"#, two, Ok(0));
+        check(r#"{"kind":"cancel","task":"t1"}"#, two, Ok(1));
+    }
+
+    #[test]
+    fn a_seat_is_taken_as_long_as_its_task_is_at_work() {
+        let controls = Controls::default();
+        let mut root = controls.seat(&TaskId::new("t"));
+        let child = controls.seat(&TaskId::new("t-1"));
+        controls.seats().taken[1].open = Some(Open { call: CallId::new("c"), approval: true });
+        drop(child);
+        let approve = || serde_json::from_str(r#"{"kind":"approve","call":"c"}"#).unwrap();
+        assert_eq!(controls.seats().hear(approve()).map(|(_, heard)| heard), Err(NO_QUESTION));
+        controls.seats().left = true;
+        let mut late = controls.seat(&TaskId::new("t-2"));
+        assert_eq!(late.ears().unwrap().try_recv(), Ok(Heard::Left));
+        assert!(root.ears().unwrap().try_recv().is_err());
     }
 
     #[test]

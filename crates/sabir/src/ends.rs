@@ -1,10 +1,10 @@
 //! How a task ends, by options and configuration: its limits, and what must hold before it is completed.
 
-use sabir_agent::{Arguments, Conditions, Limits, OpenTodos};
+use sabir_agent::{Arguments, Conditions, Limits, OpenTodos, SubtaskLimits};
 use serde_json::json;
 
 use crate::cli::EndFlags;
-use crate::config::LimitKeys;
+use crate::config::{LimitKeys, SubtaskKeys};
 use crate::exit::Failure;
 
 /// The tool that runs the check, and how long it may take: what that tool gives a command at most.
@@ -19,8 +19,18 @@ pub(crate) fn limits(flags: &EndFlags, keys: &LimitKeys) -> Result<Limits, Failu
         turns: flags.max_turns.or(keys.max_turns),
         tokens: flags.max_tokens.as_deref().map(tokens).transpose()?.or(keys.max_tokens),
         cost: cost.or(keys.max_cost),
+        subtasks: subtasks(&keys.subtasks),
         ..Limits::default()
     })
+}
+
+fn subtasks(keys: &SubtaskKeys) -> SubtaskLimits {
+    let usual = SubtaskLimits::default();
+    SubtaskLimits {
+        depth: keys.depth.unwrap_or(usual.depth),
+        at_once: keys.at_once.unwrap_or(usual.at_once),
+        most: keys.most.unwrap_or(usual.most),
+    }
 }
 
 /// The conditions of a completion. The check is the user's own command: only he can give it, here or in his configuration.

@@ -142,6 +142,7 @@ fn document(start: &Start, entries: &[Entry]) -> Document {
             facts.push(("Imported from", clean(&format!("{program}: {source}"))));
             facts.extend(notes.iter().map(|note| ("Note", clean(note))));
         }
+        Some(Origin::Subtask { task, call, .. }) => facts.push(("Subtask of", format!("{task}, for its call {call}"))),
         _ => {}
     }
     facts.retain(|(_, value)| !value.is_empty());
@@ -171,7 +172,14 @@ fn section(number: u64, entry: &Entry) -> Option<Section> {
             let note = redact::text(&format!("{call}: {verdict} by the {by}: {reason}")).into_owned();
             ("Judgement".to_owned(), vec![Piece::Note(one_line(&note))])
         }
-        Record::Running { .. } => return None,
+        Record::Running { .. } | Record::Subtask { ended: None, .. } => return None,
+        Record::Subtask { task, ended: Some(end), .. } => {
+            let words = journal::subtask(task, end);
+            (
+                format!("Subtask {task}"),
+                vec![Piece::Note(one_line(&format!("{words} (`sabir export {task}` writes it)")))],
+            )
+        }
         Record::Result(result) => {
             let ending = journal::word(&result.ending);
             let mut pieces = vec![exact("", &result.content)];

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::{dialects, print};
 
 /// What has a document of its own.
-const TOPICS: [(&str, &str); 13] = [
+const TOPICS: [(&str, &str); 14] = [
     ("approval", include_str!("../../../docs/approval.md")),
     ("checkpoints", include_str!("../../../docs/checkpoints.md")),
     ("dialects", include_str!("../../../docs/dialects.md")),
@@ -23,6 +23,7 @@ const TOPICS: [(&str, &str); 13] = [
     ("modes", include_str!("../../../docs/modes.md")),
     ("policy", include_str!("../../../docs/policy.md")),
     ("sandbox", include_str!("../../../docs/sandbox.md")),
+    ("subtasks", include_str!("../../../docs/subtasks.md")),
     ("wires", include_str!("../../../docs/wires.md")),
 ];
 

@@ -1,13 +1,13 @@
-//! `log` and `tasks`: what the journals say. Secrets leave here as well: journals of earlier versions hold them.
+//! `log`: what a journal says. Secrets leave here as well: journals of earlier versions hold them.
 
 use std::time::Duration;
 
-use sabir_agent::{Origin, Record, Start, TaskEvent, TaskId, Totals};
+use sabir_agent::{Origin, Outcome, Record, Start, SubtaskEnd, TaskEvent, TaskId, Totals};
 use sabir_call::redact;
-use sabir_journal::{Entry, Listed, Tail};
+use sabir_journal::{Entry, Tail};
 use serde_json::json;
 
-use crate::cli::{LogArguments, Output, TasksArguments};
+use crate::cli::{LogArguments, Output};
 use crate::exit::{Exit, Failure};
 use crate::screen::Painter;
 use crate::{config, print, spent, task};
@@ -151,10 +151,21 @@ fn words(record: &Record) -> String {
             format!("  {} by the {}: {reason}\n", word(verdict), word(by))
         }
         Record::Running { call, .. } => format!("  running {call}\n"),
+        Record::Subtask { task, ended: None, .. } => format!("  subtask {task} begins\n"),
+        Record::Subtask { task, ended: Some(end), .. } => subtask(task, end),
         Record::Ended { outcome, message } => format!("ended ({}): {message}\n", word(outcome)),
         _ => String::new(),
     };
     print::visible(&text)
+}
+
+/// How a subtask ended, and what it took.
+pub(crate) fn subtask(task: &TaskId, end: &SubtaskEnd) -> String {
+    let SubtaskEnd { outcome, turns, usage, estimate, cost } = *end;
+    let how =
+        if outcome == Outcome::Completed { "is completed".to_owned() } else { format!("ended: {}", word(&outcome)) };
+    let turns = print::counted(turns as usize, "turn");
+    format!("  subtask {task} {how}; {turns}, {}\n", spent::words(&Totals { usage, estimate, cost }))
 }
 
 /// Where a task comes from, as a line; nothing for most.
@@ -165,6 +176,7 @@ fn origin(start: &Start) -> String {
             let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
             format!("imported from {program}: {source}\n{notes}")
         }
+        Some(Origin::Subtask { task, call, .. }) => format!("subtask of {task}, for its call {call}\n"),
         _ => String::new(),
     }
 }
@@ -183,52 +195,6 @@ fn told(record: &Record) -> String {
     let mut totals = Totals::default();
     totals.note(record);
     if totals == Totals::default() { String::new() } else { format!("  {}\n", spent::words(&totals)) }
-}
-
-/// `sabir tasks`.
-pub(crate) fn tasks(arguments: &TasksArguments) -> Result<Exit, Failure> {
-    let folder = config::tasks_folder()?;
-    let mut all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
-    let wanted: Vec<_> =
-        arguments.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();
-    if !wanted.is_empty() {
-        all.retain(|listed| {
-            let prompt = listed.summary.as_ref().map(|summary| summary.prompt.to_lowercase());
-            prompt.is_ok_and(|prompt| wanted.iter().all(|word| prompt.contains(word)))
-        });
-    }
-    let describe = |listed: &Listed| describe(listed, sabir_journal::count(&folder, &listed.id).ok());
-    match arguments.output {
-        Output::Json => print::redacted(&all.iter().map(describe).collect::<Vec<_>>()),
-        Output::Events => all.iter().for_each(|listed| print::redacted(&describe(listed))),
-        Output::Text => print::out(&print::visible(&all.iter().map(line).collect::<String>())),
-    }
-    Ok(Exit::Completed)
-}
-
-/// A task on one line.
-fn line(listed: &Listed) -> String {
-    let (end, prompt) = match &listed.summary {
-        Err(error) => ("unreadable".to_owned(), error.to_string()),
-        Ok(summary) => {
-            let foreign = matches!(summary.from, Some(Origin::Import { .. }));
-            let open = if foreign { "imported" } else { "open" };
-            (summary.ended.as_ref().map_or(open.to_owned(), word), summary.prompt.clone())
-        }
-    };
-    let prompt: String = redact::text(prompt.lines().next().unwrap_or_default()).chars().take(80).collect();
-    format!("{}  {end:<15}  {prompt}\n", listed.id)
-}
-
-fn describe(listed: &Listed, records: Option<u64>) -> serde_json::Value {
-    match &listed.summary {
-        Err(error) => json!({"task": listed.id, "error": error.to_string()}),
-        Ok(summary) => json!({
-            "task": listed.id, "prompt": summary.prompt, "model": summary.model, "protocol": summary.protocol,
-            "workspace": summary.workspace, "started_at": summary.started_at, "last_at": summary.last_at,
-            "ended": summary.ended, "records": records, "from": summary.from,
-        }),
-    }
 }
 
 /// An outcome, a verdict or a judge as JSON writes it.

@@ -1,6 +1,6 @@
 //! `check --task`: what the gates said of the calls in a task, from its journal.
 
-use sabir_agent::{Check, Record};
+use sabir_agent::{Check, Record, TaskId};
 use sabir_call::{Fault, Severity};
 use sabir_journal::Entry;
 use serde_json::{Value, json};
@@ -11,6 +11,8 @@ use crate::{journal, parse, print};
 
 /// Something that is wrong with a call, or with an answer as a whole.
 struct Finding<'a> {
+    /// The subtask whose it is; `None`: it is the task's own.
+    subtask: Option<&'a TaskId>,
     /// The record, counted from 1.
     record: u64,
     turn: u32,
@@ -23,8 +25,15 @@ struct Finding<'a> {
 /// `sabir check`, of standard input or of a task.
 pub(crate) fn check(arguments: &JudgeArguments) -> Result<Exit, Failure> {
     let Some(name) = &arguments.task else { return parse::check(&arguments.check) };
-    let (id, entries) = journal::entries(name)?;
-    let (calls, findings) = findings(&entries);
+    let family = family(name)?;
+    let (mut calls, mut findings) = (0, Vec::new());
+    for (at, (id, entries)) in family.iter().enumerate() {
+        let (count, found) = self::findings(entries);
+        calls += count;
+        let subtask = (at > 0).then_some(id);
+        findings.extend(found.into_iter().map(|finding| Finding { subtask, ..finding }));
+    }
+    let id = family.first().map(|(id, _)| id);
     let refused = findings.iter().filter(|finding| finding.check.is_some_and(|check| !check.passed)).count();
     match arguments.check.output {
         Whole::Json => print::redacted(&json!({
@@ -38,6 +47,25 @@ pub(crate) fn check(arguments: &JudgeArguments) -> Result<Exit, Failure> {
     }
     let broken = findings.iter().any(|finding| finding.check.is_none() && finding.faults.iter().any(is_error));
     Ok(if refused > 0 || broken { Exit::NotUnderstood } else { Exit::Completed })
+}
+
+/// The task with its subtasks, as far as they have journals.
+fn family(name: &str) -> Result<Vec<(TaskId, Vec<Entry>)>, Failure> {
+    let mut family = vec![journal::entries(name)?];
+    let mut next = 0;
+    while let Some((_, entries)) = family.get(next) {
+        let begun = entries.iter().filter_map(|entry| match &entry.record {
+            Record::Subtask { task, ended: None, .. } => journal::entries(task.as_str()).ok(),
+            _ => None,
+        });
+        let begun: Vec<_> = begun.collect();
+        // One that was gone on with is told of twice.
+        let known = |id: &TaskId| family.iter().any(|(known, _)| known == id);
+        let new: Vec<_> = begun.into_iter().filter(|(id, _)| !known(id)).collect();
+        family.extend(new);
+        next += 1;
+    }
+    Ok(family)
 }
 
 fn is_error(fault: &Fault) -> bool {
@@ -59,10 +87,17 @@ fn findings(entries: &[Entry]) -> (usize, Vec<Finding<'_>>) {
                 sabir_call::Part::Call(call) if call.id == check.call => Some(call.name.clone()),
                 _ => None,
             });
-            findings.push(Finding { record, turn, tool: call, check: Some(check), faults: &check.faults });
+            findings.push(Finding {
+                subtask: None,
+                record,
+                turn,
+                tool: call,
+                check: Some(check),
+                faults: &check.faults,
+            });
         }
         if !answered.faults.is_empty() {
-            findings.push(Finding { record, turn, tool: None, check: None, faults: &answered.faults });
+            findings.push(Finding { subtask: None, record, turn, tool: None, check: None, faults: &answered.faults });
         }
     }
     (calls, findings)
@@ -74,7 +109,8 @@ fn in_words(finding: &Finding<'_>) -> String {
         (Some(tool), _) => format!("{tool} could run"),
         (None, _) => "the answer".to_owned(),
     };
-    let mut text = format!("record {}, turn {}: {what}\n", finding.record, finding.turn);
+    let whose = finding.subtask.map(|task| format!("subtask {task}, ")).unwrap_or_default();
+    let mut text = format!("{whose}record {}, turn {}: {what}\n", finding.record, finding.turn);
     for fault in finding.faults {
         let weight = if is_error(fault) { "error" } else { "warning" };
         text.push_str(&print::indented(&format!("{weight}[{}]: {}", fault.kind.name(), fault.message)));
@@ -89,9 +125,13 @@ fn in_words(finding: &Finding<'_>) -> String {
 }
 
 fn described(finding: &Finding<'_>) -> Value {
-    json!({
+    let mut value = json!({
         "record": finding.record, "turn": finding.turn, "tool": finding.tool, "passed": finding.check.map(|check| check.passed),
         "call": finding.check.map(|check| &check.call), "faults": finding.faults,
         "repairs": finding.check.map(|check| check.repairs.as_slice()).unwrap_or_default(),
-    })
+    });
+    if let (Some(task), Some(value)) = (finding.subtask, value.as_object_mut()) {
+        value.insert("task".to_owned(), json!(task));
+    }
+    value
 }

@@ -6,19 +6,23 @@
 //!
 //! Small pieces of an answer are put together, so that lines do not weigh more than what they say. How long is a matter of bytes
 //! and never of time: the same answer makes the same lines, however it arrives.
+//!
+//! Each subtask has lines of its own, which name it. They are printed as they come: a program can tell them apart, and may have
+//! questions of several tasks at once, which it answers by their calls.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Heard, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_agent::{Heard, Moment, Question, Record, Reply, TaskEvent, TaskId, User};
 use sabir_call::redact::Redactor;
 use sabir_call::{CallId, Event};
+use serde::Serialize;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use crate::controls::Controls;
+use crate::controls::Seat;
 use crate::print;
 
 /// The fewest bytes of a delta, unless its text ends or something else comes.
@@ -30,11 +34,23 @@ pub(crate) struct EventLines {
     open: Vec<(Text, Redactor)>,
     /// A delta that is not long enough for a line.
     held: Option<(Text, String)>,
-    /// The program that answers, if there is one.
-    controls: Option<Controls>,
+    /// The subtask whose lines these are; `None`: those of the task that was begun.
+    subtask: Option<TaskId>,
+    /// Where the program answers, if there is one.
+    seat: Option<Seat>,
     /// How long an approval waits for its answer, and until when the open one does.
     patience: Option<Duration>,
     until: Option<Instant>,
+}
+
+/// An event as it is printed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line<'a> {
+    #[serde(flatten)]
+    pub(crate) event: TaskEvent<'a>,
+    /// The subtask whose event it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<&'a TaskId>,
 }
 
 /// A text that comes in pieces.
@@ -49,22 +65,24 @@ enum Text {
 
 impl User for EventLines {
     fn show(&mut self, event: TaskEvent<'_>) {
-        if let Some(controls) = &mut self.controls {
-            controls.note(&event);
+        if let Some(seat) = &mut self.seat {
+            seat.note(&event);
         }
         if let TaskEvent::Moment(Moment::Question(question)) = event {
             let patience = self.patience.filter(|_| matches!(question, Question::Approval { .. }));
             self.until = patience.and_then(|patience| Instant::now().checked_add(patience));
         }
-        self.lines(event, &mut |event| print::redacted(&event));
+        let subtask = self.subtask.take();
+        self.lines(event, &mut |event| print::redacted(&Line::of(event, subtask.as_ref())));
+        self.subtask = subtask;
     }
 
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.controls.as_mut().and_then(Controls::ears)
+        self.seat.as_mut().and_then(Seat::ears)
     }
 
     fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        let (attended, until, patience) = (self.controls.is_some(), self.until, self.patience.unwrap_or_default());
+        let (attended, until, patience) = (self.seat.is_some(), self.until, self.patience.unwrap_or_default());
         Box::pin(async move {
             match until {
                 _ if !attended => Reply::Leave,
@@ -80,9 +98,9 @@ impl User for EventLines {
 }
 
 impl EventLines {
-    /// With a program that may answer.
-    pub(crate) fn new(controls: Option<Controls>, patience: Option<Duration>) -> Self {
-        Self { controls, patience, ..Self::default() }
+    /// Of the task that was begun, or of a subtask; with a program that may answer.
+    pub(crate) fn new(subtask: Option<TaskId>, seat: Option<Seat>, patience: Option<Duration>) -> Self {
+        Self { subtask, seat, patience, ..Self::default() }
     }
 
     /// Hands on what is to be printed for an event.
@@ -108,6 +126,15 @@ impl EventLines {
         if let Some((_, redactor)) = open.get_mut(at) {
             text.line(&redactor.text(piece), line);
         }
+    }
+}
+
+impl<'a> Line<'a> {
+    /// An event of that subtask, or of the task that was begun.
+    pub(crate) fn of(event: TaskEvent<'a>, subtask: Option<&'a TaskId>) -> Self {
+        // The record of a start names its task itself.
+        let named = matches!(event, TaskEvent::Record(Record::Started(_)));
+        Self { event, task: subtask.filter(|_| !named) }
     }
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod controls;
 mod crash;
+mod desk;
 mod dialects;
 mod doctor;
 mod edit;
@@ -16,6 +17,7 @@ mod ends;
 mod exit;
 mod explain;
 mod export;
+mod family;
 mod folded;
 mod fork;
 mod gateway;
@@ -32,6 +34,7 @@ mod lint;
 mod models;
 mod modes;
 mod moved;
+mod nested;
 mod parse;
 mod policy;
 mod print;
@@ -46,12 +49,14 @@ mod screen;
 mod shown;
 mod spent;
 mod task;
+mod tasks;
 mod terminal;
 mod time;
 mod tour;
 mod trust;
 mod typed;
 mod undo;
+mod watchers;
 mod wire;
 
 use std::process::ExitCode;
@@ -96,7 +101,7 @@ fn dispatch() -> Result<Exit, Failure> {
         Some(Command::Fork(arguments)) => fork::fork(arguments),
         Some(Command::Log(arguments)) => journal::log(arguments),
         Some(Command::Context(arguments)) => context::context(arguments),
-        Some(Command::Tasks(arguments)) => journal::tasks(arguments),
+        Some(Command::Tasks(arguments)) => tasks::tasks(arguments),
         Some(Command::Export(arguments)) => export::export(arguments),
         Some(Command::Import(arguments)) => import::import(arguments),
         Some(Command::Checkpoints(arguments)) => history::checkpoints(arguments),

@@ -1,9 +1,11 @@
 //! `run`, `resume`, and the interactive task: the same machine with different watchers.
 
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
-use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User};
+use sabir_agent::{
+    Attended, Cancel, Household, Origin, Outcome, Record, ReplayError, Start, SubtaskLimits, Task, TaskId, User,
+};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
@@ -13,16 +15,64 @@ use serde_json::json;
 use crate::cassette::{self, Nowhere, Tape, Taped, Told};
 use crate::cli::{Output, ResumeArguments, RunArguments, TapeOptions, TaskOptions};
 use crate::config::{self, Chosen, Config};
-use crate::controls::{Controls, Lines};
+use crate::controls::Lines;
 use crate::exit::{Exit, Failure};
-use crate::lines::EventLines;
-use crate::screen::{Progress, Silent};
+use crate::family::{self, Family};
 use crate::task::{self, Bench, Means, Open, Plan};
-use crate::terminal::Terminal;
+use crate::watchers::Watchers;
 use crate::{controls, print, sandbox, spent, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
+
+/// Whether a task has subtasks, and what those would need.
+struct Wanted<'a> {
+    options: &'a TaskOptions,
+    workspace: &'a Path,
+    tape: &'a TapeOptions,
+    output: Option<Output>,
+    watchers: Watchers,
+    /// How many tasks stand above it.
+    depth: u32,
+    /// Whether it has begun some.
+    has: bool,
+}
+
+impl Wanted<'_> {
+    /// What makes them, where the user wants them or the task has them.
+    fn household(
+        self,
+        config: &Arc<Config>,
+        model: &str,
+        task: &TaskId,
+    ) -> Result<Option<Arc<dyn Household>>, Failure> {
+        let keys = &config.limits.subtasks;
+        let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
+        let wanted = self.options.subtasks || self.has;
+        if !(wanted || keys.offered == Some(true)) || levels <= self.depth {
+            return Ok(None);
+        }
+        if self.tape.record.is_some() {
+            let why = "a recording holds one task: --record and subtasks do not go together";
+            if wanted {
+                return Err(Failure::usage(why));
+            }
+            print::err(&format!("sabir: {why}, so none are offered\n"));
+            return Ok(None);
+        }
+        let mode = self.options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(task::USUAL_MODE);
+        let family = Family {
+            options: self.options.clone(),
+            config: Arc::clone(config),
+            workspace: self.workspace.to_path_buf(),
+            journals: config::tasks_folder()?,
+            model: model.to_owned(),
+            watchers: self.watchers,
+            output: self.output,
+        };
+        Ok(Some(Arc::new(family).children(task, mode, self.depth)))
+    }
+}
 
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
@@ -95,16 +145,20 @@ fn begin(
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
-    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox };
-    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
+    let attended = attended(output, lines.as_ref());
+    let (cancel, config) = (Cancel::default(), Arc::new(config));
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel));
+    let wanted = Wanted { options, workspace: Path::new("."), tape, output, watchers, depth: 0, has: false };
+    let household = wanted.household(&config, &chosen.name, &id)?;
+    let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox, household };
+    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?.below(0, cancel);
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
-    let attended = attended(output, lines.as_ref());
-    let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
+    let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// `sabir resume`.
@@ -142,16 +196,22 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     check_protocol(start, options)?;
     let options = &task::kept_mode(start, options);
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let attended = attended(output, lines.as_ref());
+    let (cancel, config, workspace) = (Cancel::default(), Arc::new(config), task::workspace_of(start));
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel));
+    let has = records.iter().any(family::is_asked_for);
+    let wanted = Wanted { options, workspace: &workspace, tape, output, watchers, depth: start.depth(), has };
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,
         jobs: task::jobs(&folder, &id),
         keeper: None,
         sandbox: Sandbox::new(Level::Off),
+        household: wanted.household(&config, &chosen.name, &id)?,
     };
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
+    let bench = Bench::new(options, &config, Some(&workspace), means)?.priced(&chosen)?.below(start.depth(), cancel);
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
-    let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));
+    let settings = bench.settings(&chosen.id, attended);
     let task = Task::replay(records, settings).map_err(|error| match error {
         ReplayError::Completed => {
             Failure::usage(format!("{id}: {error}; `sabir fork {id} WORDS` goes on from it as a new task"))
@@ -161,7 +221,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// A resumed task is locked to its protocol.
@@ -237,7 +297,8 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     };
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, tape, user(output, None, patience))
+    let (_, user) = Watchers::new(output, None, patience, (&open.task.start().task, &bench.cancel));
+    watch(&bench, &mut open, &model, tape, (output, user))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -247,7 +308,8 @@ fn newest(folder: &Path, workspace: &Path) -> Result<TaskId, Failure> {
     let all = sabir_journal::list(folder).map_err(|error| Failure::internal(error.to_string()))?;
     let mut summaries = all.into_iter().filter_map(|listed| listed.summary.ok());
     let newest = summaries.find(|summary| {
-        let foreign = matches!(summary.from, Some(Origin::Import { .. }));
+        // A subtask is gone on with by its parent.
+        let foreign = matches!(summary.from, Some(Origin::Import { .. } | Origin::Subtask { .. }));
         !foreign && summary.ended != Some(Outcome::Completed) && Path::new(&summary.workspace) == here
     });
     newest
@@ -263,30 +325,8 @@ fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
     }
 }
 
-/// The right eyes for a task.
-fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>) -> Watcher {
-    let user: Box<dyn User> = match output {
-        Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines::new(lines.map(Controls::listen), patience)),
-        Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new(patience)),
-    };
-    (output, user)
-}
-
 fn tell_retries(model: HttpModel, output: Option<Output>) -> HttpModel {
-    model.on_retry(move |retry| {
-        let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
-        let reason = &retry.error.message;
-        if output == Some(Output::Events) {
-            print::redacted(&sabir_agent::Moment::Waiting { reason, milliseconds });
-        } else {
-            let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
-            print::err(&print::visible(&format!(
-                "attempt {attempt} of {attempts} failed: {reason}; again in {wait:.1} s\n"
-            )));
-        }
-    })
+    model.on_retry(move |retry| family::tell_retry(retry, output, None))
 }
 
 /// Drives a task before the right eyes and says how it ended.

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::argument::Preview;
 use crate::context;
+use crate::desk::Audience;
 use crate::folded::Folded;
 use crate::print;
 use crate::sanitizer::Sanitizer;
@@ -71,7 +72,22 @@ impl User for Progress {
     }
 }
 
+impl Audience for Progress {
+    fn tell(&mut self, lines: &str) {
+        let painted = self.painter.tell(lines);
+        print::err(&self.redactor.text(&painted));
+        print::err(&self.redactor.rest());
+    }
+}
+
 impl Painter {
+    /// Whole lines about something else, between those of the task.
+    pub(crate) fn tell(&mut self, lines: &str) -> String {
+        let text = self.sanitizer.clean(&self.line(lines));
+        self.inside = !text.ends_with('\n');
+        text
+    }
+
     /// What to write for an event; nothing for most.
     pub(crate) fn paint(&mut self, event: TaskEvent<'_>) -> String {
         let text = match event {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Conditions, Context, Driver, Instructions, Limits, Mode, OpenTodos, Outcome, Record, Registry,
-    Rules, Settings, Start, Store, Task, TaskId, Totals, User,
+    Attended, Cancel, Conditions, Context, Driver, Household, Instructions, Limits, Mode, NewTask, OpenTodos, Origin,
+    Outcome, Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, User,
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Model, Prices, Protocol, ToolSet};
@@ -68,6 +68,8 @@ pub(crate) struct Means {
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// What commands are confined to.
     pub(crate) sandbox: Sandbox,
+    /// Makes subtasks, where they are offered.
+    pub(crate) household: Option<Arc<dyn Household>>,
 }
 
 /// What a new task is to do, and with what.
@@ -78,6 +80,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) model: &'a str,
     pub(crate) model_id: &'a str,
     pub(crate) protocol: Protocol,
+    /// Where it comes from, if no user began it.
+    pub(crate) from: Option<Origin>,
 }
 
 /// A task with the place where its records are kept.
@@ -107,8 +111,20 @@ pub(crate) fn offered() -> ToolSet {
 }
 
 impl Bench {
-    /// Sets up the tools in the folder of the options, or in `folder`.
+    /// Sets up the tools in the folder of the options, or in `folder`. Says what a user would not expect there.
     pub(crate) fn new(
+        options: &TaskOptions,
+        config: &Config,
+        folder: Option<&Path>,
+        means: Means,
+    ) -> Result<Self, Failure> {
+        let bench = Self::quiet(options, config, folder, means)?;
+        bench.remark();
+        Ok(bench)
+    }
+
+    /// As [`new`](Self::new), without a word.
+    pub(crate) fn quiet(
         options: &TaskOptions,
         config: &Config,
         folder: Option<&Path>,
@@ -166,10 +182,11 @@ impl Bench {
         let workspace = Arc::new(workspace);
         let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
         let edit_tool = kept_edit_tool(&told.start, options)?;
-        let means = Means { edit_tool, jobs: passing_jobs(), keeper, sandbox };
+        let means = Means { edit_tool, jobs: passing_jobs(), keeper, sandbox, household: None };
         let bench = Self::with(workspace, means, rules, limits, Some(place))?;
         let (repairs, completion) = (repairs::without(&told.repairs_off)?, ends::conditions(&options.ends, &recorded));
         let context = told.context.clone();
+        bench.remark();
         Ok(Self { repairs, max_time, prices: told.prices, completion, context, ..bench })
     }
 
@@ -200,6 +217,8 @@ impl Bench {
         if let Some(place) = &place {
             tools = Moved::all(tools, (&place.folder, &here), place.results.clone());
         }
+        let household = means.household.clone();
+        tools.extend(household.map(|household| Arc::new(NewTask::new(household)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
         let fits = |name: &str| rules.mode().is_none_or(|mode| modes::offers(mode, name));
@@ -218,6 +237,23 @@ impl Bench {
             means,
             place,
         })
+    }
+
+    /// For a task above which so many others stand: fewer levels may stand below it. `cancel` interrupts it.
+    pub(crate) fn below(mut self, depth: u32, cancel: Cancel) -> Self {
+        self.limits.subtasks.depth = self.limits.subtasks.depth.saturating_sub(depth);
+        self.cancel = cancel;
+        self
+    }
+
+    /// Says what a user would not expect in the folder.
+    fn remark(&self) {
+        if let Some(why) = modes::too_wide(self.workspace.root()) {
+            print::err(&format!("sabir: {why}: every change of a file is asked about, whatever is approved\n"));
+        }
+        if self.workspace.root().join(".sabir").is_dir() {
+            print::err("sabir: a repository cannot approve anything: the folder `.sabir` in it is not read\n");
+        }
     }
 
     /// How a task is run on this bench.
@@ -281,20 +317,16 @@ impl Bench {
 }
 
 /// The mode of a task that names none.
-const USUAL_MODE: &str = "code";
+pub(crate) const USUAL_MODE: &str = "code";
 
-/// The folder with all that holds in it, and the rules. Says what a user would not expect there.
+/// The folder with all that holds in it, and the rules.
 fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Workspace, Rules), Failure> {
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
     let mut rules = config.rules.rules(&options.rules, workspace.root())?;
     let name = options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE);
     rules = rules.within(modes::find(name, config, &workspace)?);
     if let Some(why) = modes::too_wide(workspace.root()) {
-        print::err(&format!("sabir: {why}: every change of a file is asked about, whatever is approved\n"));
         rules = rules.asking_to_write(why);
-    }
-    if workspace.root().join(".sabir").is_dir() {
-        print::err("sabir: a repository cannot approve anything: the folder `.sabir` in it is not read\n");
     }
     let bounds = modes::bounds_of(&rules, config)?;
     Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
@@ -375,6 +407,12 @@ pub(crate) fn passing_jobs() -> Arc<Jobs> {
 /// A new task with its journal.
 pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &Path) -> Result<Open, Failure> {
     let journal = Journal::create(folder, &plan.id, clock()).map_err(|error| Failure::internal(error.to_string()))?;
+    let (task, first) = begun(bench, plan, attended);
+    Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })
+}
+
+/// A new task, with the record of its start.
+pub(crate) fn begun(bench: &Bench, plan: Plan<'_>, attended: Attended) -> (Task, Record) {
     let start = Start {
         task: plan.id,
         prompt: plan.prompt,
@@ -384,11 +422,10 @@ pub(crate) fn start(bench: &Bench, plan: Plan<'_>, attended: Attended, folder: &
         version: env!("CARGO_PKG_VERSION").to_owned(),
         edit_tool: Some(bench.means.edit_tool.name().to_owned()),
         mode: bench.rules.mode().map(|mode| mode.name.clone()).filter(|name| name != USUAL_MODE),
-        from: None,
+        from: plan.from,
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
-    let task = task.within(bench.context.clone());
-    Ok(Open { task, store: Box::new(journal), first: Some(first), words: None })
+    (task.within(bench.context.clone()), first)
 }
 
 /// The journal's clock: milliseconds since 1970.
@@ -402,7 +439,13 @@ pub(crate) fn clock() -> impl Fn() -> u64 + Send + 'static {
 /// The task whose name is, or begins with, `name`.
 pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
     let all = sabir_journal::names(folder).map_err(|error| Failure::internal(error.to_string()))?;
-    let ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
+    let mut ids: Vec<_> = all.into_iter().filter(|id| id.as_str().starts_with(name)).collect();
+    // The name of a subtask begins with that of its task, which is meant by what begins both.
+    if let [first, rest @ ..] = ids.as_slice()
+        && rest.iter().all(|id| id.as_str().strip_prefix(first.as_str()).is_some_and(|rest| rest.starts_with('-')))
+    {
+        ids.truncate(1);
+    }
     match ids.as_slice() {
         [id] => Ok(id.clone()),
         [] => Err(Failure::usage(format!("there is no task `{name}`; `sabir tasks` lists them"))),

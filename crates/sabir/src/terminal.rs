@@ -10,6 +10,7 @@ use std::time::Duration;
 use sabir_agent::{Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::desk::Audience;
 use crate::print;
 use crate::screen::Painter;
 use crate::shown::{exactly, first_lines, in_part};
@@ -119,6 +120,13 @@ impl User for Terminal {
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         Box::pin(self.answer_in_time(question))
+    }
+}
+
+impl Audience for Terminal {
+    fn tell(&mut self, lines: &str) {
+        self.go_on();
+        print::err(&self.painter.tell(lines));
     }
 }
 

@@ -40,12 +40,13 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
     let place = Place { folder: told.start.workspace.clone(), system: told.system, results: recording.results.clone() };
     // The scratch folder is there to be deleted: no checkpoints.
     let sandbox = Sandbox::new(Level::Off);
-    let means = Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None, sandbox };
+    let means =
+        Means { edit_tool: EditTool::default(), jobs: task::passing_jobs(), keeper: None, sandbox, household: None };
     let bench = Bench::with(Arc::new(workspace), means, rules, Limits::default(), Some(place))?;
     let (model, mut tape) = cassette::play(recording, told.renews, |model| model)?;
     let journals = folder.join("journal");
     let Start { prompt, protocol, .. } = told.start;
-    let plan = Plan { id: task::new_id(), prompt, model: &told.model, model_id: &told.model, protocol };
+    let plan = Plan { id: task::new_id(), prompt, model: &told.model, model_id: &told.model, protocol, from: None };
     let mut open = task::start(&bench, plan, Attended::No, &journals)?;
     let end = bench.drive(&mut open, &model, &mut Taped { user: &mut Progress::default(), tape: &mut tape })?;
 

@@ -26,6 +26,9 @@ pub(crate) struct TasksArguments {
     /// How to print them.
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
+    /// Show subtasks below the tasks that began them, which are counted otherwise.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Only tasks whose first words hold all of these, in any order and case.
     pub(crate) words: Vec<String>,
 }

@@ -15,7 +15,7 @@ const NATIVE: Way = WAYS[1];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A task with a program at the other end of its pipes.
-struct Desk {
+pub(crate) struct Desk {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -38,13 +38,13 @@ impl Desk {
         Self::of(command)
     }
 
-    fn of(mut command: Command) -> Self {
+    pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (lines, complaints) = (read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap()));
         Self { input: child.stdin.take(), child, lines, complaints, seen: Vec::new() }
     }
 
-    fn say(&mut self, line: Value) {
+    pub(crate) fn say(&mut self, line: Value) {
         self.say_raw(&line.to_string());
     }
 
@@ -53,7 +53,7 @@ impl Desk {
     }
 
     /// Waits for the event of that kind.
-    fn wait_for(&mut self, kind: &str) -> Value {
+    pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
             let event = checked(&line);
@@ -65,13 +65,18 @@ impl Desk {
     }
 
     /// Waits until standard error says so.
-    fn wait_to_hear(&mut self, words: &str) {
+    pub(crate) fn wait_to_hear(&mut self, words: &str) {
         loop {
             let line = self.complaints.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("`{words}` is not said"));
             if line.contains(words) {
                 return;
             }
         }
+    }
+
+    /// The code that it ends with.
+    pub(crate) fn code(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
     /// The outcome and the code.

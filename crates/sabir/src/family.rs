@@ -1,0 +1,243 @@
+//! Subtasks, put together: a family is a task with all that stands below it, in one process.
+//!
+//! The decision: a subtask is set up as a task that its user had begun in the same folder, by the same options and configuration. What
+//! the user said of his own task does not hold for it: a check of the completion, the most time, what he allowed "always". It has a
+//! journal and a folder of outputs of its own beside those of its parent, and checkpoints under its own name. Where its journal is
+//! there already it is opened and gone on with, whoever made it, this process or one that was killed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sabir_agent::control::{Delegation, SUBTASK};
+use sabir_agent::{
+    Child, Completed, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent, TaskId,
+};
+use sabir_call::{CallId, Part};
+use sabir_journal::{Journal, JournalError};
+use sabir_workspace::{Level, Sandbox, Workspace};
+
+use crate::cli::{EndFlags, Output, TaskOptions};
+use crate::config::{Chosen, Config};
+use crate::exit::Failure;
+use crate::lines::Line;
+use crate::modes;
+use crate::print;
+use crate::task::{self, Bench, Means, Plan};
+use crate::watchers::Watchers;
+
+/// What every task of a family has in common.
+pub(crate) struct Family {
+    /// Those of the task that the user began.
+    pub(crate) options: TaskOptions,
+    pub(crate) config: Arc<Config>,
+    /// The folder that it was begun in, where the options name none.
+    pub(crate) workspace: PathBuf,
+    /// Where journals lie.
+    pub(crate) journals: PathBuf,
+    /// The model, as the user names it.
+    pub(crate) model: String,
+    pub(crate) watchers: Watchers,
+    pub(crate) output: Option<Output>,
+}
+
+/// The subtasks of one task.
+pub(crate) struct Children {
+    family: Arc<Family>,
+    parent: TaskId,
+    /// The mode of the parent.
+    mode: String,
+    /// How many tasks stand above the parent.
+    depth: u32,
+}
+
+/// A journal that is open, and what it holds.
+type Kept = (Journal, Vec<Record>);
+
+impl Family {
+    /// Those of the task of that name, in that mode.
+    pub(crate) fn children(self: &Arc<Self>, parent: &TaskId, mode: &str, depth: u32) -> Arc<dyn Household> {
+        Arc::new(Children { family: Arc::clone(self), parent: parent.clone(), mode: mode.to_owned(), depth })
+    }
+
+    /// The options of a subtask in that mode.
+    fn options(&self, mode: &Mode) -> TaskOptions {
+        let ends = EndFlags {
+            // An empty one switches off that of the configuration: it is the whole that is checked.
+            check: Some(String::new()),
+            require_todos: self.options.ends.require_todos,
+            ..EndFlags::default()
+        };
+        TaskOptions { mode: Some(mode.name.clone()), ends, model: Some(self.model.clone()), ..self.options.clone() }
+    }
+}
+
+impl Household for Children {
+    fn child(&self, call: &CallId, delegation: &Delegation, left: Limits) -> Result<Opened, String> {
+        let id = self.parent.child(call);
+        let mode = self.delegated(delegation).map_err(|failure| failure.message)?;
+        let (journal, records) = self.journal(&id)?;
+        match records.first() {
+            Some(Record::Started(start)) if !self.begun(start, call) => {
+                Err(format!("No subtask can be begun for this call: its name, {id}, is that of another task."))
+            }
+            Some(Record::Started(_)) => match Completed::of(&records) {
+                Some(completed) => Ok(Opened::Completed(completed)),
+                None => self.again((journal, records), left),
+            },
+            _ => self.begin(&id, (call, delegation), &mode, (journal, left)),
+        }
+        .map_err(|words| format!("{words} The subtask was not begun, or not gone on with."))
+    }
+}
+
+impl Children {
+    /// The mode of a subtask, which may allow no more than the parent's.
+    fn delegated(&self, delegation: &Delegation) -> Result<Mode, Failure> {
+        let Family { options, config, workspace, .. } = &*self.family;
+        let folder = options.folder.as_deref().unwrap_or(workspace);
+        let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let own = modes::find(&self.mode, config, &workspace)?;
+        let Some(name) = &delegation.mode else { return Ok(own) };
+        let mode = modes::find(name, config, &workspace)?;
+        if own.delegates(&mode) {
+            return Ok(mode);
+        }
+        Err(Failure::usage(format!(
+            "The mode `{}` may not hand work to the mode `{}`, which allows more. Leave `mode` out, or do without.",
+            own.name, mode.name
+        )))
+    }
+
+    /// The journal of a subtask, with what it holds: nothing, where there was none, or its process died before it began.
+    fn journal(&self, id: &TaskId) -> Result<Kept, String> {
+        let folder = &self.family.journals;
+        match Journal::create(folder, id, task::clock()) {
+            Ok(journal) => return Ok((journal, Vec::new())),
+            Err(JournalError::Exists { .. }) => {}
+            Err(error) => return Err(format!("The subtask's journal cannot be made: {error}.")),
+        }
+        let opened = Journal::open(folder, id, task::clock());
+        let (journal, entries, recovery) = opened.map_err(|error| format!("{error}."))?;
+        if !recovery.is_clean() {
+            print::err(&print::visible(&format!("sabir: subtask {id}: {recovery}\n")));
+        }
+        Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
+    }
+
+    /// Whether that is how the subtask of this call begins.
+    fn begun(&self, start: &Start, call: &CallId) -> bool {
+        matches!(&start.from, Some(Origin::Subtask { task, call: of, .. }) if *task == self.parent && of == call)
+    }
+
+    fn begin(
+        &self,
+        id: &TaskId,
+        (call, delegation): (&CallId, &Delegation),
+        mode: &Mode,
+        (journal, left): (Journal, Limits),
+    ) -> Result<Opened, String> {
+        let Family { config, watchers, .. } = &*self.family;
+        let options = self.family.options(mode);
+        let made = || -> Result<_, Failure> {
+            let chosen = config.choose(options.model.as_deref())?;
+            let named = options.edit_tool.as_deref().or(config.edit_tool.as_deref());
+            let edit_tool = task::edit_tool(named, &chosen)?;
+            let bench = self.bench(id, &options, left, self.means(id, edit_tool, (mode, left)))?.priced(&chosen)?;
+            let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
+            let protocol = task::protocol(explicit, None, &chosen)?;
+            Ok((chosen, bench, protocol))
+        };
+        let (chosen, bench, protocol) = made().map_err(|failure| format!("{}.", failure.message))?;
+        let todos = delegation.todos.as_ref().map(|todos| todos.text().to_owned());
+        let from = Origin::Subtask { task: self.parent.clone(), call: call.clone(), depth: self.depth + 1, todos };
+        let (id, prompt, from) = (id.clone(), delegation.message.clone(), Some(from));
+        let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from };
+        let (task, first) = task::begun(&bench, plan, watchers.attended());
+        Ok(self.opened(&bench, &chosen, (task, Some(first)), journal))
+    }
+
+    /// Goes on with one that was begun.
+    fn again(&self, (journal, records): Kept, left: Limits) -> Result<Opened, String> {
+        let Family { config, watchers, .. } = &*self.family;
+        let Some(Record::Started(start)) = records.first().cloned() else { return Err(String::new()) };
+        let made = || -> Result<_, Failure> {
+            let folder = self.family.options.folder.as_deref().unwrap_or(&self.family.workspace);
+            let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+            let mode = modes::find(start.mode.as_deref().unwrap_or(task::USUAL_MODE), config, &workspace)?;
+            let options = self.family.options(&mode);
+            let chosen = config.choose(Some(&start.model))?;
+            let edit_tool = task::kept_edit_tool(&start, &TaskOptions::default())?;
+            let means = self.means(&start.task, edit_tool, (&mode, left));
+            Ok((self.bench(&start.task, &options, left, means)?.priced(&chosen)?, chosen))
+        };
+        let (bench, chosen) = made().map_err(|failure| format!("{}.", failure.message))?;
+        let settings = bench.settings(&chosen.id, watchers.attended());
+        let replayed = Task::replay(records, settings);
+        let task = replayed.map_err(|error: ReplayError| format!("{error}."))?.within(bench.context.clone());
+        Ok(self.opened(&bench, &chosen, (task, None), journal))
+    }
+
+    /// What the tools of a subtask work with. It has subtasks of its own where there may be more levels.
+    fn means(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, (mode, left): (&Mode, Limits)) -> Means {
+        let household = (left.subtasks.depth > 0).then(|| self.family.children(id, &mode.name, self.depth + 1));
+        let jobs = task::jobs(&self.family.journals, id);
+        Means { edit_tool, jobs, keeper: None, sandbox: Sandbox::new(Level::Off), household }
+    }
+
+    fn bench(&self, id: &TaskId, options: &TaskOptions, left: Limits, means: Means) -> Result<Bench, Failure> {
+        let mut bench = Bench::quiet(options, &self.family.config, Some(&self.family.workspace), means)?;
+        bench.limits = left;
+        if let Some(keeper) = &bench.means.keeper {
+            keeper.begin(id);
+        }
+        Ok(bench)
+    }
+
+    fn opened(
+        &self,
+        bench: &Bench,
+        chosen: &Chosen,
+        (task, first): (Task, Option<Record>),
+        journal: Journal,
+    ) -> Opened {
+        let id = task.start().task.clone();
+        let mode = task.start().mode.clone().unwrap_or_else(|| task::USUAL_MODE.to_owned());
+        let user = self.family.watchers.of(&id, &mode, self.depth + 1);
+        let output = self.family.output;
+        let model = chosen.model(move |model| {
+            let id = id.clone();
+            model.on_retry(move |retry| tell_retry(retry, output, Some(&id)))
+        });
+        Opened::Working(Box::new(Child {
+            task,
+            first,
+            store: Box::new(journal),
+            registry: bench.registry.clone(),
+            model: Arc::new(model),
+            user,
+            max_time: None,
+        }))
+    }
+}
+
+/// Whether a record tells that a subtask was asked for where it could be had. The record of its beginning may have been lost.
+pub(crate) fn is_asked_for(record: &Record) -> bool {
+    let Record::Answered(answered) = record else { return false };
+    let passed = |id: &CallId| answered.checks.iter().any(|check| check.call == *id && check.passed);
+    answered.parts.iter().any(|part| matches!(part, Part::Call(call) if call.name == SUBTASK && passed(&call.id)))
+}
+
+/// Says that a request failed and is sent once more.
+pub(crate) fn tell_retry(retry: &sabir_model::Retry<'_>, output: Option<Output>, subtask: Option<&TaskId>) {
+    let milliseconds = u64::try_from(retry.wait.as_millis()).unwrap_or(u64::MAX);
+    let reason = &retry.error.message;
+    if output == Some(Output::Events) {
+        let event = TaskEvent::Moment(sabir_agent::Moment::Waiting { reason, milliseconds });
+        print::redacted(&Line::of(event, subtask));
+    } else {
+        let (attempt, attempts, wait) = (retry.attempt, retry.attempts, retry.wait.as_secs_f64());
+        print::err(&print::visible(&format!(
+            "attempt {attempt} of {attempts} failed: {reason}; again in {wait:.1} s\n"
+        )));
+    }
+}

@@ -1,0 +1,94 @@
+//! `tasks`: the tasks that have a journal, subtasks with those that began them.
+
+use sabir_agent::{Origin, TaskId};
+use sabir_call::redact;
+use sabir_journal::Listed;
+use serde_json::json;
+
+use crate::cli::{Output, TasksArguments};
+use crate::exit::{Exit, Failure};
+use crate::journal::word;
+use crate::{config, print};
+
+/// `sabir tasks`.
+pub(crate) fn tasks(arguments: &TasksArguments) -> Result<Exit, Failure> {
+    let folder = config::tasks_folder()?;
+    let mut all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
+    let wanted: Vec<_> =
+        arguments.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();
+    if !wanted.is_empty() {
+        all.retain(|listed| {
+            let prompt = listed.summary.as_ref().map(|summary| summary.prompt.to_lowercase());
+            prompt.is_ok_and(|prompt| wanted.iter().all(|word| prompt.contains(word)))
+        });
+    }
+    let describe = |listed: &Listed| describe(listed, sabir_journal::count(&folder, &listed.id).ok());
+    match arguments.output {
+        Output::Json => print::redacted(&all.iter().map(describe).collect::<Vec<_>>()),
+        Output::Events => all.iter().for_each(|listed| print::redacted(&describe(listed))),
+        Output::Text => print::out(&print::visible(&tree(&all, arguments.all))),
+    }
+    Ok(Exit::Completed)
+}
+
+/// A line for each task; its subtasks below it, or counted. A subtask whose parent is not among them stands for itself.
+fn tree(listed: &[Listed], all: bool) -> String {
+    let is_here = |id: &TaskId| listed.iter().any(|other| other.id == *id);
+    let tops = listed.iter().filter(|one| parent(one).is_none_or(|parent| !is_here(parent)));
+    let mut text = String::new();
+    for top in tops {
+        branch(listed, top, (0, all), &mut text);
+    }
+    text
+}
+
+/// A task, and what stands below it in the order in which it was begun.
+fn branch(listed: &[Listed], task: &Listed, (depth, all): (usize, bool), text: &mut String) {
+    let below = || listed.iter().rev().filter(|one| parent(one) == Some(&task.id));
+    let hidden = if all { 0 } else { descendants(listed, &task.id) };
+    text.push_str(&"  ".repeat(depth));
+    text.push_str(&line(task, hidden));
+    if all {
+        below().for_each(|child| branch(listed, child, (depth + 1, all), text));
+    }
+}
+
+/// How many tasks stand below one, on all levels.
+fn descendants(listed: &[Listed], id: &TaskId) -> usize {
+    let children = listed.iter().filter(|one| parent(one) == Some(id));
+    children.map(|child| 1 + descendants(listed, &child.id)).sum()
+}
+
+/// The task that began a subtask.
+fn parent(listed: &Listed) -> Option<&TaskId> {
+    match &listed.summary.as_ref().ok()?.from {
+        Some(Origin::Subtask { task, .. }) if *task != listed.id => Some(task),
+        _ => None,
+    }
+}
+
+/// A task on one line, with how many subtasks are not shown.
+fn line(listed: &Listed, hidden: usize) -> String {
+    let (end, prompt) = match &listed.summary {
+        Err(error) => ("unreadable".to_owned(), error.to_string()),
+        Ok(summary) => {
+            let foreign = matches!(summary.from, Some(Origin::Import { .. }));
+            let open = if foreign { "imported" } else { "open" };
+            (summary.ended.as_ref().map_or(open.to_owned(), word), summary.prompt.clone())
+        }
+    };
+    let prompt: String = redact::text(prompt.lines().next().unwrap_or_default()).chars().take(80).collect();
+    let hidden = if hidden == 0 { String::new() } else { format!(" (+{})", print::counted(hidden, "subtask")) };
+    format!("{}  {end:<15}  {prompt}{hidden}\n", listed.id)
+}
+
+fn describe(listed: &Listed, records: Option<u64>) -> serde_json::Value {
+    match &listed.summary {
+        Err(error) => json!({"task": listed.id, "error": error.to_string()}),
+        Ok(summary) => json!({
+            "task": listed.id, "prompt": summary.prompt, "model": summary.model, "protocol": summary.protocol,
+            "workspace": summary.workspace, "started_at": summary.started_at, "last_at": summary.last_at,
+            "ended": summary.ended, "records": records, "from": summary.from,
+        }),
+    }
+}

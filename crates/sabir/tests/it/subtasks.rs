@@ -1,0 +1,543 @@
+//! Subtasks over a real provider: children that complete, fail, wait, are asked about, are cancelled, and are gone on with after their
+//! process was killed.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sabir_call::{Part, Role};
+use sabir_testkit::{Recorded, Reply, Script, ScriptedProvider, Trouble};
+use serde_json::{Value, json};
+
+use crate::headless::Desk;
+use crate::world::{Turn, WAYS, Way, World, code, events, names, stderr, stdout, turn};
+
+pub(crate) const NATIVE: Way = WAYS[1];
+
+/// The first word that a task was given: its name in these tests.
+pub(crate) fn who(request: &Recorded) -> String {
+    let Some(Ok(incoming)) = &request.incoming else { return String::new() };
+    let first = incoming.request.messages.iter().find(|message| message.role == Role::User);
+    let text = first.and_then(|message| {
+        message.parts.iter().find_map(|part| if let Part::Text { text } = part { Some(text.clone()) } else { None })
+    });
+    text.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// How many results the history of a request holds.
+pub(crate) fn results(request: &Recorded) -> usize {
+    let Some(Ok(incoming)) = &request.incoming else { return 0 };
+    let parts = incoming.request.messages.iter().flat_map(|message| &message.parts);
+    parts.filter(|part| matches!(part, Part::Result(_))).count()
+}
+
+pub(crate) fn new_task(message: &str) -> (&'static str, Value) {
+    ("new_task", json!({"message": message}))
+}
+
+pub(crate) fn done(result: &str) -> Turn {
+    turn("", vec![("attempt_completion", json!({"result": result}))])
+}
+
+fn command(line: &str) -> Turn {
+    turn("", vec![("execute_command", json!({"command": line}))])
+}
+
+fn write(path: &str) -> Turn {
+    turn("", vec![("write_to_file", json!({"path": path, "content": "1"}))])
+}
+
+/// A provider that answers each task by its first word and the results that it has.
+fn family(world: &World, play: impl Fn(&str, usize, &Recorded) -> Reply + Send + Sync + 'static) -> ScriptedProvider {
+    world.provider(Script::by(move |_, request| play(&who(request), results(request), request)))
+}
+
+/// The turn as the answer to a request with so many results.
+fn say(turn: &Turn, results: usize) -> Reply {
+    NATIVE.reply(turn, results + 1)
+}
+
+fn stall() -> Reply {
+    Reply::text("x").but(Trouble::StallBeforeHeaders)
+}
+
+fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Command {
+    let mut command = world.sabir_with(provider);
+    command.args(["run", "--model", NATIVE.model(), "--subtasks", "--output", "events"]).args(arguments).arg("root");
+    command
+}
+
+fn run(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Output {
+    begin(world, provider, arguments).output().unwrap()
+}
+
+fn resume(world: &World, provider: &ScriptedProvider, task: &str, arguments: &[&str]) -> Output {
+    let mut command = world.sabir_with(provider);
+    command.args(["resume", "--output", "events"]).args(arguments).arg(task).output().unwrap()
+}
+
+/// The journals of a home: the task that was begun, and those below it.
+pub(crate) fn journals(world: &World) -> (String, Vec<String>) {
+    let all = names(&world.home.path().join(".local/share/sabir/tasks"));
+    let mut all: Vec<_> = all.iter().filter_map(|name| name.strip_suffix(".journal").map(str::to_owned)).collect();
+    all.sort_by_key(String::len);
+    let root = all.remove(0);
+    assert!(all.iter().all(|child| child.starts_with(&root)), "{root}: {all:?}");
+    (root, all)
+}
+
+/// The records of a task.
+pub(crate) fn log(world: &World, task: &str) -> Vec<Value> {
+    let output = world.sabir().args(["log", "--output", "events", task]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(world: &World, arguments: &[&str]) -> String {
+    let output = world.sabir().args(arguments).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    stdout(&output)
+}
+
+/// The result that the call of `new_task` has in the journal of its task.
+fn result(records: &[Value]) -> (String, String) {
+    let mut results = records.iter().filter(|record| record["kind"] == "result" && record["name"] == "new_task");
+    let result = results.next().unwrap_or_else(|| panic!("no result: {records:?}"));
+    assert!(results.next().is_none(), "each call has one result");
+    (result["ending"].as_str().unwrap().to_owned(), result["content"].as_str().unwrap().to_owned())
+}
+
+fn outcome(records: &[Value]) -> &str {
+    let last = records.last().unwrap();
+    assert_eq!(last["kind"], "ended", "{last}");
+    last["outcome"].as_str().unwrap()
+}
+
+/// Waits for what another process does.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_subtask_answers_the_call() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha writes one")]), results),
+        ("root", _) => say(&done("all is done"), results),
+        (_, 0) => say(&write("one"), results),
+        _ => say(&done("one is written"), results),
+    });
+    let output = run(&world, &provider, &["--approve", "all"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(world.read("one"), "1");
+    let (root, children) = journals(&world);
+    let [child] = children.as_slice() else { panic!("{children:?}") };
+    let lines = events(&output);
+    // Every line of the subtask names it.
+    let of_child = lines.iter().filter(|line| line["task"] == child.as_str());
+    let kinds: BTreeSet<_> = of_child.map(|line| line["kind"].as_str().unwrap()).collect();
+    for kind in ["started", "asking", "answered", "running", "result", "ended"] {
+        assert!(kinds.contains(kind), "{kinds:?}");
+    }
+    let last = lines.last().unwrap();
+    assert!(last["kind"] == "ended" && last["task"].is_null() && last["outcome"] == "completed", "{last}");
+    let records = log(&world, &root);
+    assert_eq!(result(&records), ("done".to_owned(), "one is written".to_owned()));
+    let told: Vec<_> = records.iter().filter(|record| record["kind"] == "subtask").collect();
+    assert_eq!((told.len(), told[0]["child"].as_str()), (2, Some(child.as_str())));
+    assert_eq!((&told[1]["ended"]["outcome"], &told[1]["ended"]["turns"]), (&json!("completed"), &json!(2)));
+    let own = log(&world, child);
+    assert_eq!((&own[0]["prompt"], &own[0]["from"]["by"]), (&json!("alpha writes one"), &json!("subtask")));
+    assert_eq!(outcome(&own), "completed");
+    // The lists name it where it belongs.
+    let list = text(&world, &["tasks"]);
+    assert!(list.lines().count() == 1 && list.contains("1 subtask"), "{list}");
+    let list = text(&world, &["tasks", "--all"]);
+    assert!(list.lines().count() == 2 && list.lines().nth(1).unwrap().starts_with(&format!("  {child}")), "{list}");
+    assert!(text(&world, &["log", &root[..20]]).contains(&format!("subtask {child} is completed")));
+    assert!(text(&world, &["export", &root]).contains(child.as_str()));
+    // What it changed is undone under its name.
+    text(&world, &["undo", child, "--yes"]);
+    assert!(!world.work.path().join("one").exists());
+}
+
+/// Three are at work together, each waits until it has seen the others; the fourth waits for its turn.
+#[test]
+fn three_work_at_once_and_the_fourth_waits() {
+    let world = World::new();
+    let seen: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let provider = family(&world, move |who, results, _| {
+        let mut seen = seen.lock().unwrap();
+        match (who, results) {
+            ("root", 0) => {
+                say(&turn("", ["alpha", "beta", "gamma", "delta"].map(new_task).into_iter().collect()), results)
+            }
+            ("root", _) => say(&done("all"), results),
+            (who, _) => {
+                seen.insert(who.to_owned());
+                // A request that fails is sent again in a while.
+                if seen.len() < 3 { Reply::status(503) } else { say(&done(who), results) }
+            }
+        }
+    });
+    let output = run(&world, &provider, &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let (root, children) = journals(&world);
+    assert_eq!(children.len(), 4);
+    let lines = events(&output);
+    let at = |kind: &str, nth: usize| {
+        let found = lines.iter().enumerate().filter(|(_, line)| line["kind"] == kind && !line["task"].is_null());
+        found.map(|(at, _)| at).nth(nth).unwrap()
+    };
+    // The first of the lines that start is the task's own.
+    assert!(at("started", 3) < at("ended", 0), "three begin before one has ended");
+    assert!(at("started", 4) > at("ended", 0), "the fourth begins behind the end of one");
+    let results =
+        log(&world, &root).into_iter().filter(|record| record["kind"] == "result" && record["name"] == "new_task");
+    let results: Vec<_> = results.map(|result| result["content"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(results, ["alpha", "beta", "gamma", "delta"], "results come in the order of the calls");
+}
+
+#[test]
+fn a_subtask_that_does_not_complete_is_a_failed_call() {
+    let check = |reply: fn(usize) -> Reply, words: &str, ended: &str| {
+        let world = World::new();
+        let provider = family(&world, move |who, results, _| match (who, results) {
+            ("root", 0) => say(&turn("", vec![new_task("alpha")]), results),
+            ("root", _) => say(&done("without it"), results),
+            _ => reply(results),
+        });
+        let output = run(&world, &provider, &[]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let (root, children) = journals(&world);
+        let (ending, content) = result(&log(&world, &root));
+        assert!(ending == "failed" && content.contains(words) && content.contains(&children[0]), "{ending}: {content}");
+        assert_eq!(outcome(&log(&world, &children[0])), ended);
+    };
+    check(|_| Reply::status(400), "the provider failed", "provider_failed");
+    check(|_| Reply::status(401), "cannot be answered as things are set up", "misconfigured");
+    check(|_| Reply::text("I think so."), "ended without completing", "unfinished");
+    let denied = |results| if results == 0 { say(&command("touch x"), 0) } else { Reply::text("No.") };
+    check(denied, "calls were denied", "denied");
+}
+
+#[test]
+fn limits_hold_for_the_whole_family() {
+    let world = World::new();
+    world.write("a", "a");
+    let provider = family(&world, |who, results, _| match who {
+        "root" => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        _ => say(&turn("", vec![("read_file", json!({"path": "a", "start_line": results + 1}))]), results),
+    });
+    let output = run(&world, &provider, &["--max-turns", "5"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    // What is under way when the limit is reached is finished.
+    let asked = provider.requests().len();
+    assert!((5..=6).contains(&asked), "{asked} requests");
+    let (root, children) = journals(&world);
+    for task in children.iter().chain([&root]) {
+        assert_eq!(outcome(&log(&world, task)), "limit");
+    }
+}
+
+#[test]
+fn subtasks_have_subtasks_down_to_the_last_level() {
+    let world = World::new();
+    let provider = family(&world, |who, results, request| {
+        let below = match who {
+            "root" => "alpha",
+            "alpha" => "beta",
+            _ => "",
+        };
+        let offered = request.body["tools"].to_string().contains("\"new_task\"");
+        assert_eq!(offered, !below.is_empty(), "{who}");
+        if results == 0 && offered { say(&turn("", vec![new_task(below)]), 0) } else { say(&done(who), results) }
+    });
+    let output = run(&world, &provider, &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let (root, children) = journals(&world);
+    let [alpha, beta] = children.as_slice() else { panic!("{children:?}") };
+    assert!(beta.starts_with(alpha.as_str()));
+    assert_eq!(result(&log(&world, &root)).1, "alpha");
+    assert_eq!(result(&log(&world, alpha)).1, "beta");
+    let tree = text(&world, &["tasks", "--all"]);
+    let starts: Vec<_> = tree.lines().map(|line| line.len() - line.trim_start().len()).collect();
+    assert_eq!(starts, [0, 2, 4], "{tree}");
+    let unwanted = world.sabir_with(&provider);
+    let plain = { unwanted }.args(["run", "--model", NATIVE.model(), "beta"]).output().unwrap();
+    assert_eq!(code(&plain), 0, "nothing is offered where it is not asked for: {}", stderr(&plain));
+}
+
+/// A mode delegates to what allows no more than itself, and a name that is none is told.
+#[test]
+fn a_mode_delegates_no_more_than_it_allows() {
+    let check = |mode: &str, wanted: &str, words: Option<&str>| {
+        let (world, wanted) = (World::new(), wanted.to_owned());
+        let provider = family(&world, move |who, results, _| match (who, results) {
+            ("root", 0) => say(&turn("", vec![("new_task", json!({"message": "alpha", "mode": wanted}))]), results),
+            _ => say(&done(who), results),
+        });
+        let output = run(&world, &provider, &["--mode", mode]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let (root, children) = journals(&world);
+        let (ending, content) = result(&log(&world, &root));
+        match words {
+            Some(words) => assert!(ending == "failed" && content.contains(words), "{content}"),
+            None => {
+                assert_eq!((ending.as_str(), content.as_str()), ("done", "alpha"));
+                assert_eq!(log(&world, &children[0])[0]["mode"], "plan");
+            }
+        }
+    };
+    check("code", "plan", None);
+    check("plan", "plan", None);
+    check("plan", "code", Some("allows more"));
+    check("code", "poet", Some("there is no mode `poet`"));
+}
+
+/// How a journal was hurt in the crash.
+fn tear(world: &World, task: &str) {
+    let path = world.home.path().join(format!(".local/share/sabir/tasks/{task}.journal"));
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(length - 3).unwrap();
+}
+
+/// The process is killed while a subtask works. The resumed task goes on with it where it was, and nothing is done twice.
+#[test]
+fn a_killed_family_goes_on() {
+    for torn in [[false, false], [true, false], [false, true], [true, true]] {
+        let world = World::new();
+        let killed: Arc<Mutex<bool>> = Arc::default();
+        let again = Arc::clone(&killed);
+        let provider = family(&world, move |who, results, _| match (who, results) {
+            ("root", 0) => say(&turn("", vec![new_task("alpha")]), results),
+            ("root", _) => say(&done("all"), results),
+            (_, 0) => say(&command("echo once >> log.txt"), results),
+            (_, 1) => say(&command("echo twice >> log.txt"), results),
+            _ if !*again.lock().unwrap() => stall(),
+            _ => say(&done("alpha is done"), results),
+        });
+        let mut process = begin(&world, &provider, &["--approve", "all"]).spawn().unwrap();
+        wait_until("the subtask does not come so far", || provider.requests().len() >= 4);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        *killed.lock().unwrap() = true;
+        let (root, children) = journals(&world);
+        let [child] = children.as_slice() else { panic!("{children:?}") };
+        for (task, torn) in [&root, child].into_iter().zip(torn) {
+            if torn {
+                tear(&world, task);
+            }
+        }
+        let before = provider.requests().len();
+        let output = resume(&world, &provider, &root, &["--approve", "all"]);
+        assert_eq!(code(&output), 0, "{torn:?}: {}", stderr(&output));
+        assert_eq!(world.read("log.txt"), "once\ntwice\n", "{torn:?}");
+        assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha is done".to_owned()));
+        assert_eq!((outcome(&log(&world, &root)), outcome(&log(&world, child))), ("completed", "completed"));
+        // One answer of the subtask's, one of the task's: nothing was asked again.
+        assert_eq!(provider.requests().len() - before, 2, "{torn:?}");
+    }
+}
+
+/// A subtask that is gone on with alone, to its end: the parent takes its result, and asks no model for it.
+#[test]
+fn a_subtask_can_be_gone_on_with_alone() {
+    let world = World::new();
+    let stopped: Arc<Mutex<bool>> = Arc::default();
+    let again = Arc::clone(&stopped);
+    let provider = family(&world, move |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha")]), results),
+        (_, 0) if !*again.lock().unwrap() => stall(),
+        _ => say(&done(who), results),
+    });
+    let mut process = begin(&world, &provider, &[]).spawn().unwrap();
+    wait_until("the subtask is not asked for", || provider.requests().len() >= 2);
+    let (root, children) = journals(&world);
+    let output = resume(&world, &provider, &children[0], &[]);
+    assert!(code(&output) == 2 && stderr(&output).contains("process"), "one works on it: {}", stderr(&output));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    *stopped.lock().unwrap() = true;
+    assert_eq!(code(&resume(&world, &provider, &children[0], &[])), 0);
+    let before = provider.requests().len();
+    assert_eq!(code(&resume(&world, &provider, &root, &[])), 0);
+    assert_eq!(result(&log(&world, &root)), ("done".to_owned(), "alpha".to_owned()));
+    assert_eq!(provider.requests().len() - before, 1, "only the task itself is asked");
+    assert!(text(&world, &["check", "--task", &root]).contains("call"));
+}
+
+#[test]
+fn an_interrupt_ends_all_and_resume_brings_all_back() {
+    let world = World::new();
+    let stopped: Arc<Mutex<bool>> = Arc::default();
+    let again = Arc::clone(&stopped);
+    let provider = family(&world, move |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", _) => say(&done("all"), results),
+        _ if !*again.lock().unwrap() => stall(),
+        _ => say(&done(who), results),
+    });
+    let process = begin(&world, &provider, &[]).spawn().unwrap();
+    wait_until("the subtasks are not asked for", || provider.requests().len() >= 3);
+    let pid = process.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    let (root, children) = journals(&world);
+    assert_eq!(children.len(), 2);
+    for task in children.iter().chain([&root]) {
+        assert_eq!(outcome(&log(&world, task)), "cancelled", "{task}");
+    }
+    *stopped.lock().unwrap() = true;
+    let output = resume(&world, &provider, &root, &[]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for task in children.iter().chain([&root]) {
+        assert_eq!(outcome(&log(&world, task)), "completed", "{task}");
+    }
+}
+
+#[test]
+fn a_program_cancels_one_subtask() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", _) => say(&done("all"), results),
+        ("alpha", _) => stall(),
+        _ => say(&done(who), results),
+    });
+    let mut desk = Desk::of(begin(&world, &provider, &["--control"]));
+    let alpha = loop {
+        let started = desk.wait_for("started");
+        if started["prompt"] == "alpha" {
+            break started["task"].clone();
+        }
+    };
+    desk.say(json!({"kind": "cancel", "task": "another"}));
+    desk.wait_to_hear("no such task is at work");
+    desk.say(json!({"kind": "cancel", "task": alpha}));
+    while desk.wait_for("ended")["task"] != Value::Null {}
+    assert_eq!(desk.code(), 0);
+    let (root, _) = journals(&world);
+    let records = log(&world, &root);
+    let endings: Vec<_> =
+        records.iter().filter(|record| record["name"] == "new_task").map(|record| &record["ending"]).collect();
+    assert_eq!(endings, ["interrupted", "done"]);
+    assert_eq!(outcome(&log(&world, alpha.as_str().unwrap())), "cancelled");
+}
+
+/// Two subtasks ask at the same time about calls of one name.
+#[test]
+fn a_program_answers_for_the_subtask_that_asks() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", _) => say(&done("all"), results),
+        (who, 0) => say(&write(who), results),
+        _ => say(&done(who), results),
+    });
+    let mut desk = Desk::of(begin(&world, &provider, &["--control"]));
+    let (first, second) = (desk.wait_for("question"), desk.wait_for("question"));
+    assert_eq!(first["call"], second["call"]);
+    assert!(first["task"] != second["task"] && first["task"].is_string());
+    desk.say(json!({"kind": "approve", "call": first["call"]}));
+    desk.wait_to_hear("say which with `task`");
+    desk.say(json!({"kind": "approve", "call": first["call"], "task": first["task"]}));
+    while desk.wait_for("result")["task"] != first["task"] {}
+    // It stands alone now.
+    desk.say(json!({"kind": "deny", "call": second["call"]}));
+    while desk.wait_for("ended")["task"] != Value::Null {}
+    assert_eq!(desk.code(), 0);
+    let made = |name: &str| world.work.path().join(name).exists();
+    let path = |question: &Value| question["subject"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert_eq!((made(&path(&first)), made(&path(&second))), (true, false));
+}
+
+/// At a terminal, or at the other end of a pipe: one question stands at a time, and says whose it is.
+#[test]
+fn a_user_answers_for_one_subtask_after_the_other() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha"), new_task("beta")]), results),
+        ("root", _) => say(&done("all"), results),
+        (who, 0) => say(&write(who), results),
+        _ => say(&done(who), results),
+    });
+    let mut command = world.sabir_with(&provider);
+    command.args(["--model", NATIVE.model(), "--subtasks", "root"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let shown = Arc::new(Mutex::new(String::new()));
+    let (into, mut from, mut typed) = (Arc::clone(&shown), child.stderr.take().unwrap(), child.stdin.take().unwrap());
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = std::io::Read::read(&mut from, &mut buffer) {
+            into.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+    });
+    let count = |words: &str| shown.lock().unwrap().matches(words).count();
+    for nth in 1..=2 {
+        wait_until("nobody is asked", || count("allow it?") == nth);
+        assert_eq!(count("asks:"), nth, "{}", shown.lock().unwrap());
+        // A call is decided while the other waits.
+        writeln!(typed, "{}", if nth == 1 { "y" } else { "n" }).unwrap();
+    }
+    wait_until("the task is not reviewed", || count("is that right?") == 1);
+    writeln!(typed, "y").unwrap();
+    let ended = child.wait().unwrap();
+    let text = shown.lock().unwrap().clone();
+    assert_eq!(ended.code(), Some(0), "{text}");
+    let made = ["alpha", "beta"].into_iter().filter(|name| world.work.path().join(name).exists()).count();
+    assert_eq!(made, 1, "{text}");
+    // Two lines of the name, mode and digits, that begin and end each.
+    assert!(count("] begins: ") == 2 && count("] is completed") == 2 && count("  [code ") >= 8, "{text}");
+}
+
+/// A fork of a task with an open subtask begins that anew, under its own name.
+#[test]
+fn a_fork_begins_an_open_subtask_anew() {
+    let world = World::new();
+    let stopped: Arc<Mutex<bool>> = Arc::default();
+    let again = Arc::clone(&stopped);
+    let provider = family(&world, move |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![new_task("alpha")]), results),
+        ("root", _) => say(&done("all"), results),
+        _ if !*again.lock().unwrap() => stall(),
+        _ => say(&done(who), results),
+    });
+    let mut process = begin(&world, &provider, &[]).spawn().unwrap();
+    wait_until("the subtask is not asked for", || provider.requests().len() >= 2);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    *stopped.lock().unwrap() = true;
+    let (root, children) = journals(&world);
+    let mut command = world.sabir_with(&provider);
+    let output = command.args(["fork", "--output", "events", &root]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let lines = events(&output);
+    let started = lines.iter().find(|line| line["kind"] == "started" && line["prompt"] == "alpha").unwrap();
+    assert!(started["task"] != children[0].as_str(), "{started}");
+    assert_eq!(log(&world, &children[0]).last().unwrap()["kind"] == "ended", false, "the other one is as it was");
+}
+
+#[test]
+fn a_recording_holds_one_task() {
+    let world = World::new();
+    let provider = family(&world, |_, results, _| say(&done("x"), results));
+    let output = run(&world, &provider, &["--record", "tape"]);
+    assert!(code(&output) == 2 && stderr(&output).contains("--record and subtasks"), "{}", stderr(&output));
+    world.configure("[subtasks]\noffered = true\n");
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", NATIVE.model(), "--record", "tape", "root"]);
+    let output = command.output().unwrap();
+    assert!(code(&output) == 0 && stderr(&output).contains("none are offered"), "{}", stderr(&output));
+    world.configure("[subtasks]\nat_once = 0\n");
+    let output = run(&world, &provider, &[]);
+    assert!(code(&output) == 2 && stderr(&output).contains("at_once"), "{}", stderr(&output));
+}

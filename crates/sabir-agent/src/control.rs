@@ -5,6 +5,7 @@
 
 mod ask;
 mod completion;
+mod subtask;
 mod todo;
 
 use sabir_call::ToolSpec;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value};
 
 pub use ask::FOLLOWUP;
 pub use completion::COMPLETION;
+pub use subtask::{Delegation, DelegationError, SUBTASK};
 pub use todo::{TODOS, Todo, TodoError, TodoState, Todos};
 
 /// The control calls, as the model is offered them.
@@ -21,13 +23,18 @@ pub fn specs() -> [ToolSpec; 3] {
 
 /// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.
 #[must_use]
-pub fn manuals() -> [(&'static str, &'static str); 2] {
-    [(TODOS, todo::MANUAL), (COMPLETION, completion::MANUAL)]
+pub fn manuals() -> [(&'static str, &'static str); 3] {
+    [(TODOS, todo::MANUAL), (COMPLETION, completion::MANUAL), (SUBTASK, subtask::MANUAL)]
 }
 
 /// Whether the machine answers calls of that name itself.
 pub fn is_control(name: &str) -> bool {
     matches!(name, COMPLETION | FOLLOWUP | TODOS)
+}
+
+/// `new_task`, as a model is offered it where subtasks are possible: by [`NewTask`](crate::NewTask), which does its work.
+pub fn subtask_spec() -> ToolSpec {
+    subtask::spec()
 }
 
 fn object(value: Value) -> Map<String, Value> {

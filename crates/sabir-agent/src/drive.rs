@@ -15,11 +15,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::control;
 use crate::event::{Moment, Question, Reply, TaskEvent};
 use crate::permit::{Bound, Permit};
 use crate::record::{Outcome, Record, Store};
+use crate::subtask::Purse;
 use crate::task::{Effect, Input, Task};
-use crate::tool::{Access, Registry, ToolOutput};
+use crate::tool::{Access, Registry, Tool, ToolOutput};
 
 /// Whoever watches a task and is asked.
 pub trait User: Send {
@@ -50,6 +52,9 @@ pub enum Heard {
     /// The task is to end: [`Input::Cancel`].
     Cancelled,
 }
+
+/// How long a subtask may take to end when its task does.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Ends a task from outside. Clones cancel the same task.
 #[derive(Debug, Clone, Default)]
@@ -119,9 +124,12 @@ struct Open {
 }
 
 /// The tools that run, and what those said that ended before one that was started earlier: results come in the order of their
-/// calls, so that the same answers make the same task.
+/// calls, so that the same answers make the same task. Subtasks do not wait for one another, since others wait for their turn.
 #[derive(Default)]
 struct Running {
+    subtasks: JoinSet<(CallId, ToolOutput)>,
+    /// Who asks those to end.
+    enders: HashMap<CallId, Arc<dyn Tool>>,
     works: JoinSet<(CallId, ToolOutput)>,
     order: VecDeque<CallId>,
     early: HashMap<CallId, ToolOutput>,
@@ -135,7 +143,18 @@ impl Driver<'_> {
     ///
     /// Needs a tokio runtime with time enabled. The end has been kept and shown when this returns, unless keeping
     /// failed ([`Outcome::StoreFailed`]).
-    pub async fn run(mut self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (Outcome, String) {
+    pub async fn run(self, task: &mut Task, first: Option<Record>, words: Option<String>) -> (Outcome, String) {
+        self.run_within(&Purse::default(), task, first, words).await
+    }
+
+    /// As [`run`](Self::run), with what the task shares with others of its family.
+    pub(crate) async fn run_within(
+        mut self,
+        purse: &Purse,
+        task: &mut Task,
+        first: Option<Record>,
+        words: Option<String>,
+    ) -> Ended {
         let deadline = self.max_time.and_then(|time| Instant::now().checked_add(time));
         let mut outside = Outside { deadline, ears: self.user.hears() };
         let begin = words.map_or(Input::Begin, Input::Said);
@@ -151,19 +170,25 @@ impl Driver<'_> {
                             return ended;
                         }
                     }
-                    Effect::Ask => match self.ask(task, &mut outside).await {
+                    Effect::Ask => match self.ask(task, &mut outside, purse).await {
                         Ok(effects) => queue.extend(effects),
                         Err(ended) => return ended,
                     },
                     Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
-                    Effect::Run(permit) => self.start(task, permit, &mut tools, &outputs.0),
+                    Effect::Run(permit) => {
+                        let permit = Permit { purse: purse.clone(), ..permit };
+                        self.start(task, permit, &mut tools, &outputs.0);
+                    }
+                    Effect::GiveUp(call) => tools.give_up(&call),
                     Effect::Question(asked) => {
                         open = Some(Open { question: self.previewed(task, asked), shown: false });
                     }
                     Effect::Withdraw => open = None,
                     Effect::Stop => {
                         open = None;
-                        tools.stop().await;
+                        for (call, output) in tools.stop().await {
+                            queue.extend(task.step(Input::Ran(call, output)));
+                        }
                     }
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
@@ -195,7 +220,11 @@ impl Driver<'_> {
     }
 
     /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
-    async fn ask(&mut self, task: &mut Task, outside: &mut Outside) -> Result<Vec<Effect>, Ended> {
+    async fn ask(&mut self, task: &mut Task, outside: &mut Outside, purse: &Purse) -> Result<Vec<Effect>, Ended> {
+        let turn = match purse.begin_turn() {
+            Ok(turn) => turn,
+            Err(words) => return Ok(task.step(Input::Spent(words))),
+        };
         let request = task.request();
         let summarising = task.is_summarising();
         self.user.show(TaskEvent::Moment(asking(task)));
@@ -234,6 +263,9 @@ impl Driver<'_> {
         };
         drop(answer);
         drop(request);
+        if matches!(input, Input::Answered) && !summarising {
+            turn.made();
+        }
         let (_, task) = desk.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(task.step(input))
     }
@@ -267,8 +299,9 @@ impl Driver<'_> {
         let tool =
             task.work(&id).and_then(|call| Some((Arc::clone(self.registry.get(&call.name)?), call.arguments.clone())));
         let outputs = outputs.clone();
-        tools.order.push_back(id.clone());
-        tools.works.spawn(async move {
+        let lasting = task.call(&id).is_some_and(|call| call.name == control::SUBTASK);
+        let subtask = tool.as_ref().filter(|_| lasting).map(|(tool, _)| Arc::clone(tool));
+        tools.spawn(id.clone(), subtask, async move {
             let Some((tool, arguments)) = tool else { return (id, ToolOutput::failed("There is no such tool.")) };
             let name = id.clone();
             let work = async move {
@@ -349,16 +382,64 @@ impl Running {
             if let Some(output) = self.order.front().and_then(|call| self.early.remove(call)) {
                 return self.order.pop_front().map(|call| (call, output));
             }
-            if let Ok((call, output)) = self.works.join_next().await? {
-                self.early.insert(call, output);
+            tokio::select! {
+                biased;
+                Some(done) = self.works.join_next() => {
+                    if let Ok((call, output)) = done {
+                        self.early.insert(call, output);
+                    }
+                }
+                Some(done) = self.subtasks.join_next() => {
+                    if let Ok((call, output)) = done {
+                        self.enders.remove(&call);
+                        return Some((call, output));
+                    }
+                }
+                else => return None,
             }
         }
     }
 
-    async fn stop(&mut self) {
+    /// Starts work; `subtask`: who asks it to end, where it is a subtask's.
+    fn spawn(
+        &mut self,
+        call: CallId,
+        subtask: Option<Arc<dyn Tool>>,
+        work: impl Future<Output = (CallId, ToolOutput)> + Send + 'static,
+    ) {
+        if let Some(tool) = subtask {
+            self.enders.insert(call, tool);
+            self.subtasks.spawn(work);
+        } else {
+            self.order.push_back(call);
+            self.works.spawn(work);
+        }
+    }
+
+    fn give_up(&self, call: &CallId) {
+        if let Some(tool) = self.enders.get(call) {
+            tool.give_up(call);
+        }
+    }
+
+    /// Drops all work but subtasks, which are asked to end; how they did. One that takes too long is dropped as well.
+    async fn stop(&mut self) -> Vec<(CallId, ToolOutput)> {
+        self.enders.keys().for_each(|call| self.give_up(call));
         self.works.shutdown().await;
         self.order.clear();
         self.early.clear();
+        let mut ended = Vec::new();
+        let join = async {
+            while let Some(done) = self.subtasks.join_next().await {
+                ended.extend(done);
+            }
+        };
+        // What could not end in time goes on from its journal, as after a crash.
+        _ = tokio::time::timeout(PATIENCE, join).await;
+        self.subtasks.shutdown().await;
+        ended.iter().for_each(|(call, _)| _ = self.enders.remove(call));
+        ended.extend(self.enders.drain().map(|(call, _)| (call, ToolOutput::failed("It did not end in time."))));
+        ended
     }
 }
 

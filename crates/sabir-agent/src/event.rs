@@ -1,7 +1,7 @@
 //! Task events: what screens, JSON lines and tests see of a task.
 //!
 //! A task event is a [`Record`], which is also in the journal, or a [`Moment`], which is not. Both are objects with a
-//! `kind`; there are fourteen kinds in all, and no delta repeats what came before. An `answered` record holds the
+//! `kind`; there are fifteen kinds in all, and no delta repeats what came before. An `answered` record holds the
 //! whole answer once more, since the journal keeps no deltas. `docs/events.schema.json` says what each holds; a test keeps it true.
 
 use sabir_call::{CallId, Event, Fault};

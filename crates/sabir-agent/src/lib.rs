@@ -39,6 +39,7 @@ mod mode;
 mod permit;
 pub mod policy;
 mod record;
+mod subtask;
 mod task;
 mod tool;
 
@@ -50,9 +51,11 @@ pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{
     Answered, Author, Check, Compacted, Failed, Judge, Origin, Outcome, Record, Shift, Speaker, Start, Store,
-    StoreError, TaskId, Verdict, When, Why,
+    StoreError, SubtaskEnd, TaskId, Verdict, When, Why,
 };
+pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
 pub use task::{
-    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,
+    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, SubtaskLimits,
+    Task, Totals,
 };
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

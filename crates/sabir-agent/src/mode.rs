@@ -195,6 +195,14 @@ impl Mode {
         self.has(Group::Edit) && self.write.is_empty()
     }
 
+    /// Whether its tasks may hand work to subtasks in the other mode: any where nothing is denied by it, else one that allows no more.
+    pub fn delegates(&self, other: &Self) -> bool {
+        let has = |group: &Group| self.has(*group);
+        let free = Group::ALL.iter().all(has) && self.write.is_empty();
+        let same_files = self.write.is_empty() || self.write == other.write || !other.has(Group::Edit);
+        free || other.groups.iter().all(has) && same_files
+    }
+
     /// Why an access is none of this mode's, if it is not. Commands that may do more than read are judged by whoever can tell.
     pub(crate) fn forbids(&self, access: &Access) -> Option<String> {
         let lacks = |group: Group, does: &str| {

@@ -14,6 +14,8 @@ use sabir_call::CallId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::subtask::Purse;
+use crate::task::Limits;
 use crate::tool::Arguments;
 
 /// What a call depends on beside its arguments: each thing by a name that a user understands, with what identifies its state (a
@@ -37,6 +39,10 @@ pub struct Permit {
     pub bound: Bound,
     /// Whether the call was allowed because it is known to do nothing but read: it may be held to that.
     pub only_reads: bool,
+    /// What the task's limits still allow a subtask when the call begins to run.
+    pub left: Limits,
+    /// What a family of subtasks shares, if the task belongs to one.
+    pub purse: Purse,
 }
 
 impl Bound {
@@ -86,7 +92,7 @@ impl Permit {
     pub fn unjudged(call: CallId) -> Self {
         let bound = Bound::default();
         let seal = Seal::of("", &Arguments::new(), &bound);
-        Self { call, seal, bound, only_reads: false }
+        Self { call, seal, bound, only_reads: false, left: Limits::default(), purse: Purse::default() }
     }
 
     /// What a model is told whose call has become another one, if it has.

@@ -8,6 +8,7 @@
 use sabir_call::{CallId, CallResult, Cost, Fault, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::context::Fragment;
 use crate::permit::Seal;
@@ -26,6 +27,18 @@ impl TaskId {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name of the subtask that a call of this task begins: this name, `-`, and 8 hexadecimal digits of SHA-256 over this name,
+    /// a NUL and the call's. So whoever knows the call knows the subtask's journal.
+    #[must_use]
+    pub fn child(&self, call: &CallId) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0.as_bytes());
+        hash.update([0]);
+        hash.update(call.as_str().as_bytes());
+        let digits: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("{}-{digits}", self.0))
     }
 }
 
@@ -76,6 +89,18 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seal: Option<Seal>,
     },
+    /// A subtask is about to begin, or has ended for now. Its own records are in a journal of its own.
+    Subtask {
+        /// The call that it answers.
+        call: CallId,
+        /// Its name, which follows from the parent's and the call's ([`TaskId::child`]). As JSON `child`, since `task` on a line of
+        /// `--output events` says whose line it is.
+        #[serde(rename = "child")]
+        task: TaskId,
+        /// How it ended. Absent before it begins.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ended: Option<SubtaskEnd>,
+    },
     /// A call has its result.
     Result(CallResult),
     /// What the model sees besides, or instead of, what happened.
@@ -111,12 +136,22 @@ pub struct Start {
     /// The mode it was begun in, if it was not the usual one. It holds when the task is resumed, unless another is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Where it comes from, if it is a fork or was imported.
+    /// Where it comes from, if it is a fork or a subtask, or was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Origin>,
 }
 
-/// Where a task comes from whose first records were not its own.
+impl Start {
+    /// How many tasks stand above it; 0 for one that is no subtask.
+    pub fn depth(&self) -> u32 {
+        match &self.from {
+            Some(Origin::Subtask { depth, .. }) => *depth,
+            _ => 0,
+        }
+    }
+}
+
+/// Where a task comes from that no user began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -138,6 +173,36 @@ pub enum Origin {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
+    /// A call of another task began it. The message of that call is its prompt.
+    Subtask {
+        /// The other task.
+        task: TaskId,
+        /// The call.
+        call: CallId,
+        /// How many tasks stand above it: 1 for the subtask of a task that is none itself.
+        depth: u32,
+        /// Its first list of todos, as the call gave it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        todos: Option<String>,
+    },
+}
+
+/// How a subtask ended, for now, and what it took, its own subtasks included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubtaskEnd {
+    /// How.
+    pub outcome: Outcome,
+    /// Answers. In a record these, and what follows, are those that no earlier record of the task tells.
+    pub turns: u32,
+    /// Tokens as the provider reported them.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub usage: Usage,
+    /// Guesses (bytes / 4) for what it did not report.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    pub estimate: Usage,
+    /// What that cost, as far as it was known then.
+    #[serde(default = "unknown", skip_serializing_if = "Cost::is_unknown")]
+    pub cost: Cost,
 }
 
 /// A model's answer.

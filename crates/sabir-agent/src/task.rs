@@ -20,6 +20,7 @@ mod digest;
 mod failure;
 mod limits;
 mod past;
+mod subtask;
 #[cfg(test)]
 mod tests;
 mod todos;
@@ -45,7 +46,7 @@ pub use charge::Totals;
 pub use check::Conditions;
 pub use compaction::{Filling, Preview};
 use counts::Counts;
-pub use limits::Limits;
+pub use limits::{Limits, SubtaskLimits};
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
@@ -116,6 +117,8 @@ pub enum Input<'a> {
     Cancel,
     /// The time is up.
     Expired,
+    /// What the task is a part of has used up what all of it may take, in words. It is not asked for any more.
+    Spent(String),
 }
 
 /// What is to be done, in this order.
@@ -133,8 +136,11 @@ pub enum Effect {
     Question(Question),
     /// Take the open question back.
     Withdraw,
-    /// Drop whatever is under way: the request, the running tools, the question.
+    /// Drop whatever is under way: the request, the running tools, the question. Subtasks are asked to end instead, and each is told
+    /// of with [`Input::Ran`] when it has.
     Stop,
+    /// Ask the subtask of that call to end. Its result comes as always.
+    GiveUp(CallId),
     /// The task is over, for now.
     Finish(Outcome, String),
 }
@@ -182,6 +188,8 @@ enum Phase {
     Summarising(Why),
     /// For calls or the user.
     Acting,
+    /// For subtasks to end, to end so.
+    Ending(Outcome, &'static str),
     /// For nothing.
     Over,
 }
@@ -213,8 +221,9 @@ impl Task {
             return Err(ReplayError::Completed);
         }
         // The new run has its own patience: what made the last one stop must not stop this one at once.
-        let Counts { turns, told, .. } = std::mem::take(&mut task.counts);
-        task.counts = Counts { turns, earlier_turns: turns, told, ..Counts::default() };
+        let Counts { turns, family_turns, told, .. } = std::mem::take(&mut task.counts);
+        let (earlier_turns, earlier_family_turns) = (turns, family_turns);
+        task.counts = Counts { turns, earlier_turns, family_turns, earlier_family_turns, told, ..Counts::default() };
         task.phase = Phase::Paused;
         Ok(task)
     }
@@ -301,8 +310,13 @@ impl Task {
             (Phase::Acting, Input::Ran(call, output)) => self.ran(&call, output, &mut effects),
             (Phase::Acting, Input::Replied(reply)) => self.replied(reply, &mut effects),
             (Phase::Over, _) => {}
-            (_, Input::Cancel) => self.interrupt(Outcome::Cancelled, "interrupted", &mut effects),
-            (_, Input::Expired) => self.interrupt(Outcome::Limit, "the time limit was reached", &mut effects),
+            (Phase::Ending(..), Input::Ran(call, output)) => self.ran_out(&call, output, &mut effects),
+            (Phase::Ending(outcome, message), Input::Cancel | Input::Expired) => {
+                self.end(outcome, message, &mut effects)
+            }
+            (_, Input::Spent(message)) => self.spent(&message, &mut effects),
+            (_, Input::Cancel) => self.wind_up(Outcome::Cancelled, "interrupted", &mut effects),
+            (_, Input::Expired) => self.wind_up(Outcome::Limit, "the time limit was reached", &mut effects),
             _ => {}
         }
         effects
@@ -311,7 +325,7 @@ impl Task {
     /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
     fn apply(&mut self, record: &Record) {
         match record {
-            Record::Started(start) => self.hear(Speaker::User, &start.prompt),
+            Record::Started(start) => self.take_start(start),
             Record::Said { by, text, when } => {
                 match by {
                     Speaker::User => {
@@ -363,6 +377,7 @@ impl Task {
                 }
             }
             Record::Result(result) => self.take_result(result),
+            Record::Subtask { call, task, ended } => self.take_subtask(call, task, ended.as_ref()),
             Record::Context(shift) => self.take_shift(shift),
             Record::Ended { .. } => {
                 self.phase = Phase::Over;
@@ -419,6 +434,7 @@ impl Task {
         let waits = self.history().last().is_some_and(|message| message.role == Role::User);
         self.tell_context(effects);
         if self.turn.is_some() {
+            self.reopen();
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
             return self.advance(effects);
         }
@@ -427,11 +443,7 @@ impl Task {
 
     /// Asks the model, unless a limit says otherwise.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
-        if self.settings.limits.turns.is_some_and(|limit| self.turns() >= limit) {
-            let message = format!("the limit of {} turns was reached", self.turns());
-            return self.end(Outcome::Limit, &message, effects);
-        }
-        if let Some(message) = self.token_limit().or_else(|| self.cost_limit()) {
+        if let Some(message) = self.turn_limit().or_else(|| self.token_limit()).or_else(|| self.cost_limit()) {
             return self.end(Outcome::Limit, &message, effects);
         }
         if self.make_room(effects) {
@@ -462,12 +474,6 @@ impl Task {
         self.keep(Record::Ended { outcome, message: message.to_owned() }, effects);
         self.question = None;
         effects.push(Effect::Finish(outcome, message.to_owned()));
-    }
-
-    fn interrupt(&mut self, outcome: Outcome, message: &str, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Stop);
-        self.give_up_running(INTERRUPTED, effects);
-        self.end(outcome, message, effects);
     }
 
     /// Says something to the model on Sabir's behalf.

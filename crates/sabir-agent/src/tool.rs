@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use sabir_call::{Image, ToolError, ToolSet, ToolSpec};
+use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
 use crate::permit::{Bound, Permit};
 use crate::policy::Facts;
+use crate::record::SubtaskEnd;
 
 /// Typed arguments of a call, as they passed the gates.
 pub type Arguments = Map<String, Value>;
@@ -84,6 +85,9 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// Whether the tool failed.
     pub failed: bool,
+    /// How the subtask ended that did the work, and what it took in all its life; none for work without one. A cancelled one makes
+    /// the result an interrupted one.
+    pub subtask: Option<SubtaskEnd>,
 }
 
 /// Takes a tool's output while it comes (a command's lines, say). Pieces are text of any length.
@@ -126,6 +130,9 @@ pub trait Tool: Send + Sync {
 
     /// Does it. Dropping the future stops the work and whatever processes it started.
     fn run<'a>(&'a self, permit: &'a Permit, arguments: &'a Arguments, progress: Progress<'a>) -> ToolWork<'a>;
+
+    /// Asks a call that runs to come to its end by itself, with what it has. Only subtasks can; whatever else is to end is dropped.
+    fn give_up(&self, _: &CallId) {}
 }
 
 /// The tools of a task.
@@ -139,12 +146,12 @@ pub struct Registry {
 impl ToolOutput {
     /// A success.
     pub fn done(content: impl Into<String>) -> Self {
-        Self { content: content.into(), images: Vec::new(), failed: false }
+        Self { content: content.into(), images: Vec::new(), failed: false, subtask: None }
     }
 
     /// A failure: what is wrong, and what to do next.
     pub fn failed(content: impl Into<String>) -> Self {
-        Self { content: content.into(), images: Vec::new(), failed: true }
+        Self { content: content.into(), images: Vec::new(), failed: true, subtask: None }
     }
 }
 

@@ -11,7 +11,7 @@ use sabir_agent::policy::Facts;
 use sabir_agent::{
     Access, Arguments, Beyond, Bound, Permit, Progress, Rules, TaskId, Tool, ToolOutput, ToolWork, Verdict,
 };
-use sabir_call::ToolSpec;
+use sabir_call::{CallId, ToolSpec};
 use sabir_workspace::Workspace;
 use sabir_workspace::checkpoint::{Caps, CheckpointError, Checkpoints, Mark, ObjectId, Scope, prune_stores};
 
@@ -232,6 +232,10 @@ impl Tool for Kept {
             self.keeper.seal(id).await;
             output
         })
+    }
+
+    fn give_up(&self, call: &CallId) {
+        self.tool.give_up(call);
     }
 }
 

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
-use sabir_call::ToolSpec;
+use sabir_call::{CallId, ToolSpec};
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.
@@ -111,6 +111,10 @@ impl Tool for Moved {
             let output = self.tool.run(permit, &arguments, progress).await;
             ToolOutput { content: self.ordered(self.outward(&output.content)), ..output }
         })
+    }
+
+    fn give_up(&self, call: &CallId) {
+        self.tool.give_up(call);
     }
 }
 

@@ -5,9 +5,10 @@ use sabir_call::{Call, CallId, CallResult, Ending, Part};
 use crate::control;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit, Seal};
-use crate::record::{Answered, Judge, Record, Speaker, Verdict};
+use crate::record::{Answered, Judge, Outcome, Record, Speaker, Verdict};
 use crate::tool::{Access, ToolOutput};
 
+use super::subtask::Begun;
 use super::{Effect, Task, approval};
 
 /// The result of a completion whose check did not come to its end, or which was shown and not answered.
@@ -30,6 +31,8 @@ struct Pending {
     state: State,
     /// What it may run as, once it was weighed.
     permit: Option<Permit>,
+    /// The subtask that it began.
+    subtask: Option<Begun>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +60,9 @@ impl Turn {
     /// The turn of an answer, if it holds calls.
     pub(super) fn open(answered: &Answered) -> Option<Self> {
         let calls = answered.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(Pending { state: State::first(call, answered), call: call.clone(), permit: None }),
+            Part::Call(call) => {
+                Some(Pending { state: State::first(call, answered), call: call.clone(), permit: None, subtask: None })
+            }
             _ => None,
         });
         let calls: Vec<_> = calls.collect();
@@ -119,6 +124,27 @@ impl Turn {
         }
     }
 
+    /// The subtask that a call which is open began.
+    pub(super) fn begun(&self, id: &CallId) -> Option<&Begun> {
+        self.calls.iter().find(|pending| pending.call.id == *id).and_then(|pending| pending.subtask.as_ref())
+    }
+
+    /// Where that is noted.
+    pub(super) fn subtask(&mut self, id: &CallId) -> Option<&mut Option<Begun>> {
+        self.pending(id).map(|pending| &mut pending.subtask)
+    }
+
+    pub(super) fn is_running(&self, id: &CallId) -> bool {
+        self.calls.iter().any(|pending| pending.call.id == *id && pending.state == State::Running)
+    }
+
+    /// A call that was running is to be weighed and run again.
+    pub(super) fn rest(&mut self, id: &CallId) {
+        if let Some(pending) = self.pending(id).filter(|pending| pending.state == State::Running) {
+            pending.state = State::Waiting;
+        }
+    }
+
     /// A denial that is on record holds, also for a task that is resumed before the call had its result.
     pub(super) fn deny(&mut self, id: &CallId, by: Judge, reason: &str) {
         if let Some(pending) = self.pending(id) {
@@ -168,15 +194,19 @@ impl Turn {
         self.calls.iter_mut().find(|pending| pending.call.id == *id && !matches!(pending.state, State::Done(_)))
     }
 
-    /// The next thing to do. Calls that only read go together; everything else waits for all calls before it.
-    fn next(&mut self, readers: &[String], asking: bool) -> Next {
-        let mut open = false;
+    /// The next thing to do. Calls that only read go together, and so do subtasks, of which at most `at_once` are at work;
+    /// everything else waits for all calls before it.
+    fn next(&mut self, readers: &[String], at_once: usize, asking: bool) -> Next {
+        let (mut open, mut subtasks) = (false, 0);
         for pending in &mut self.calls {
-            let reads = readers.contains(&pending.call.name);
+            let subtask = pending.call.name == control::SUBTASK;
+            let reads = subtask || readers.contains(&pending.call.name);
+            subtasks += usize::from(subtask && !matches!(pending.state, State::Done(_)));
             match &pending.state {
                 State::Done(_) => continue,
                 State::Refused(ending, words) => return Next::Refuse(pending.call.clone(), *ending, words.clone()),
                 State::Waiting if open && !reads => return Next::Nothing,
+                State::Waiting if subtask && subtasks > at_once.max(1) => open = true,
                 State::Waiting if control::is_control(&pending.call.name) => {
                     return Next::Control(pending.call.clone());
                 }
@@ -224,7 +254,8 @@ impl Task {
     pub(super) fn advance(&mut self, effects: &mut Vec<Effect>) {
         loop {
             let Some(turn) = &mut self.turn else { return self.turn_over(effects) };
-            match turn.next(&self.settings.readers, self.question.is_some()) {
+            let at_once = self.settings.limits.subtasks.at_once;
+            match turn.next(&self.settings.readers, at_once, self.question.is_some()) {
                 Next::Nothing => return,
                 Next::Refuse(call, ending, words) => self.answer(&call, ending, words, effects),
                 Next::Weigh(call) => effects.push(Effect::Weigh(call)),
@@ -271,10 +302,15 @@ impl Task {
             self.answer(&call, Ending::Failed, reason.clone(), effects);
             return self.advance(effects);
         }
+        if let Some(words) = self.no_subtask(&call) {
+            self.answer(&call, Ending::Failed, words, effects);
+            return self.advance(effects);
+        }
         let judgement = self.settings.rules.decide(access);
         if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
             let seal = Seal::of(&call.name, &call.arguments, &bound);
-            pending.permit = Some(Permit { call: id.clone(), seal, bound, only_reads: judgement.only_reads });
+            let only_reads = judgement.only_reads;
+            pending.permit = Some(Permit { seal, bound, only_reads, ..Permit::unjudged(id.clone()) });
         }
         match judgement.verdict {
             Verdict::Allow => return self.run(id, effects),
@@ -298,7 +334,9 @@ impl Task {
         let permit = self.turn.as_mut().and_then(|turn| turn.pending(id)).and_then(|pending| pending.permit.take());
         // A call that was not weighed has none, and does not run.
         let Some(permit) = permit else { return };
+        let permit = Permit { left: self.allowance(), ..permit };
         self.keep(Record::Running { call: id.clone(), seal: Some(permit.seal.clone()) }, effects);
+        self.begin_subtask(id, effects);
         effects.push(Effect::Run(permit));
         self.advance(effects);
     }
@@ -316,11 +354,22 @@ impl Task {
         if control::is_control(&call.name) {
             return self.checked(&call, &output, effects);
         }
-        let ending = if output.failed { Ending::Failed } else { Ending::Done };
+        self.take_output(&call.id, output, effects);
+        self.advance(effects);
+    }
+
+    /// Makes what a tool said the result of its call.
+    pub(super) fn take_output(&mut self, id: &CallId, output: ToolOutput, effects: &mut Vec<Effect>) {
+        let Some(call) = self.call(id).cloned() else { return };
+        let ending = match output.subtask.map(|end| end.outcome) {
+            Some(Outcome::Cancelled) => Ending::Interrupted,
+            _ if output.failed => Ending::Failed,
+            _ => Ending::Done,
+        };
+        output.subtask.into_iter().for_each(|end| self.end_subtask(id, end, effects));
         let ToolOutput { content, images, .. } = output;
         let result = CallResult { id: call.id, name: call.name, ending, content, images };
         self.keep(Record::Result(result), effects);
-        self.advance(effects);
     }
 
     /// Gives a call its result.
@@ -330,12 +379,12 @@ impl Task {
         self.keep(Record::Result(result), effects);
     }
 
-    /// Answers the calls that were running: what they did is unknown.
+    /// Answers the calls that were running: what they did is unknown. Subtasks go on.
     pub(super) fn give_up_running(&mut self, content: &str, effects: &mut Vec<Effect>) {
         let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
         for (call, running) in open {
             let content = if control::is_control(&call.name) { UNCHECKED } else { content };
-            if running {
+            if running && !self.goes_on(&call.name) {
                 self.answer(&call, Ending::Interrupted, content.to_owned(), effects);
             }
         }

@@ -6,7 +6,7 @@
 use sabir_call::{BYTES_PER_TOKEN, Cost, Draft, DraftPart, ToolSpec, Usage};
 
 use super::{Settings, Task};
-use crate::record::{Answered, Compacted, Failed, Record, Shift};
+use crate::record::{Answered, Compacted, Failed, Record, Shift, SubtaskEnd};
 
 /// What all answers took together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,9 +35,15 @@ impl Totals {
         match record {
             Record::Answered(answered) => self.add(Charge::of(answered)),
             Record::Failed(failed) => self.add(Charge::of_failed(failed)),
+            Record::Subtask { ended: Some(end), .. } => self.add(Charge::of_subtask(end)),
             Record::Context(Shift::Compacted(compacted)) => self.add(Charge::of_compacted(compacted)),
             _ => {}
         }
+    }
+
+    /// The tokens in all, read and written; guesses where nothing was reported.
+    pub(crate) fn tokens(&self) -> u64 {
+        Charge { usage: self.usage, estimate: self.estimate, cost: self.cost }.tokens()
     }
 
     pub(super) fn add(&mut self, charge: Charge) {
@@ -53,11 +59,10 @@ impl Charge {
         Self { usage: answered.usage, estimate: answered.estimate, cost: answered.cost }
     }
 
-    /// Its tokens in all, read and written. A guess stands only for what was not reported.
+    /// Its tokens in all, read and written. There are guesses only of what was not reported.
     pub(super) fn tokens(self) -> u64 {
-        let mut all = self.usage;
-        all.update(self.estimate);
-        all.input.unwrap_or(0).saturating_add(all.output.unwrap_or(0))
+        let all = [self.usage.input, self.usage.output, self.estimate.input, self.estimate.output];
+        all.into_iter().flatten().fold(0, u64::saturating_add)
     }
 
     /// What the record of a failure tells.
@@ -68,6 +73,11 @@ impl Charge {
     /// What the record of a compaction tells.
     pub(super) fn of_compacted(compacted: &Compacted) -> Self {
         Self { usage: compacted.usage, estimate: compacted.estimate, cost: compacted.cost }
+    }
+
+    /// What the record of a subtask's end tells.
+    pub(super) fn of_subtask(end: &SubtaskEnd) -> Self {
+        Self { usage: end.usage, estimate: end.estimate, cost: end.cost }
     }
 }
 
@@ -93,6 +103,12 @@ impl Task {
         let cost = self.settings.prices.cost(all);
         let cost = if estimate == Usage::default() { cost } else { cost.guessed() };
         Charge { usage, estimate, cost }
+    }
+
+    /// The limit of turns that has been reached, in words.
+    pub(super) fn turn_limit(&self) -> Option<String> {
+        let (limit, turns) = (self.settings.limits.turns?, self.turns_in_all());
+        (turns >= limit).then(|| format!("the limit of {turns} turns was reached"))
     }
 
     /// The limit of tokens that has been reached, in words.

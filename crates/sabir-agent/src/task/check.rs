@@ -39,7 +39,7 @@ impl Task {
     pub(super) fn weighed_check(&mut self, call: &Call, access: &Access, bound: Bound, effects: &mut Vec<Effect>) {
         let Some((tool, arguments)) = &self.settings.completion.check else { return };
         let seal = Seal::of(tool, arguments, &bound);
-        let permit = Permit { call: call.id.clone(), seal, bound, only_reads: false };
+        let permit = Permit { seal, bound, ..Permit::unjudged(call.id.clone()) };
         if !self.turn.as_mut().is_some_and(|turn| turn.permit(&call.id, permit)) {
             return;
         }

@@ -8,7 +8,7 @@ use crate::event::{Question, Reply};
 use crate::record::{Outcome, Record, Speaker, When};
 
 use super::cycles::Cycle;
-use super::{Attended, Effect, INTERRUPTED, Task};
+use super::{Attended, Effect, Task};
 
 /// What a headless task says to a reply without a call.
 const REMINDER: &str = "Your message held no call, so nothing happened. If the task is done, call attempt_completion; if not, \
@@ -188,9 +188,7 @@ impl Task {
             Question::Next { .. } => "left without a completion",
             _ => "left without an answer",
         };
-        effects.push(Effect::Stop);
-        self.give_up_running(INTERRUPTED, effects);
-        self.end(Outcome::Unfinished, message, effects);
+        self.wind_up(Outcome::Unfinished, message, effects);
     }
 }
 

@@ -11,6 +11,12 @@ pub(super) struct Counts {
     pub(super) turns: u32,
     /// Those before the task was resumed.
     pub(super) earlier_turns: u32,
+    /// Turns of subtasks, as far as records told.
+    pub(super) family_turns: u32,
+    /// Those before the task was resumed.
+    pub(super) earlier_family_turns: u32,
+    /// Subtasks that were begun, since the task was begun or resumed.
+    pub(super) subtasks: u32,
     pub(super) mistakes: u32,
     pub(super) without_call: u32,
     pub(super) failures: u32,

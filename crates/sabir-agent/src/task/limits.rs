@@ -22,10 +22,39 @@ pub struct Limits {
     /// The most money, counted since the task was begun or resumed; `None`: no limit. It is looked at before the model is
     /// asked, so the turn that reaches it is finished.
     pub cost: Option<Dollars>,
+    /// How far subtasks go.
+    pub subtasks: SubtaskLimits,
+}
+
+/// How far subtasks go. What they take is counted with the task's own: turns, tokens and money are limits of the whole family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubtaskLimits {
+    /// How many levels of subtasks may stand below the task; 0: it has none.
+    pub depth: u32,
+    /// How many of a task run at the same time; more wait for their turn.
+    pub at_once: usize,
+    /// How many a task may begin, counted since it was begun or resumed.
+    pub most: u32,
+}
+
+impl Default for SubtaskLimits {
+    fn default() -> Self {
+        Self { depth: 2, at_once: 3, most: 20 }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { turns: None, mistakes: 6, reminders: 2, refusals: 5, cycles: 6, retries: 3, tokens: None, cost: None }
+        Self {
+            turns: None,
+            mistakes: 6,
+            reminders: 2,
+            refusals: 5,
+            cycles: 6,
+            retries: 3,
+            tokens: None,
+            cost: None,
+            subtasks: SubtaskLimits::default(),
+        }
     }
 }

@@ -8,6 +8,7 @@ use sabir_call::{Call, CallResult, Ending};
 use serde_json::Value;
 
 use crate::control::{self, Todo, Todos};
+use crate::record::{Origin, Speaker, Start};
 
 use super::{Effect, Task};
 
@@ -37,6 +38,17 @@ impl Task {
     /// The todos, as the model last gave them.
     pub fn todos(&self) -> &Todos {
         &self.listed.todos
+    }
+
+    /// Takes the words that a task begins with, and the list that a parent gave it.
+    pub(super) fn take_start(&mut self, start: &Start) {
+        self.hear(Speaker::User, &start.prompt);
+        if let Some(Origin::Subtask { todos: Some(text), .. }) = &start.from
+            && let Ok(todos) = Todos::read(text)
+        {
+            self.hear(Speaker::User, &format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>"));
+            self.listed = Listed { todos, seen: 0 };
+        }
     }
 
     /// Answers a call that gives a list.

@@ -71,7 +71,7 @@ impl Task {
                     self.ask(effects);
                 }
             }
-            Phase::Over => {}
+            Phase::Ending(..) | Phase::Over => {}
         }
     }
 
@@ -92,6 +92,7 @@ impl Task {
             }
             Phase::Acting if self.turn.is_some() => {
                 self.withdraw(effects);
+                self.give_up_subtasks(effects);
                 let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
                 for (call, _) in open.into_iter().filter(|(_, running)| !running) {
                     self.answer(&call, Ending::Rejected, OVERTAKEN.to_owned(), effects);

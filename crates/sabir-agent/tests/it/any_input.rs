@@ -2,8 +2,11 @@
 //! call.
 
 use proptest::prelude::*;
-use sabir_agent::{Access, Attended, Bound, Effect, Input, Judge, Record, Reply, Task, ToolOutput, Verdict};
-use sabir_call::{ArgForm, CallId, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
+use sabir_agent::{
+    Access, Attended, Bound, Effect, Input, Judge, Outcome, Record, Reply, SubtaskEnd, Task, ToolOutput, Verdict,
+    control,
+};
+use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
 
@@ -30,15 +33,19 @@ enum Given {
     Ran(usize, bool),
     Cancel,
     Expired,
+    Spent,
+    Steered,
+    Left,
     /// The process ends, and another one goes on with the records.
     Resumed,
 }
 
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
 const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
-const NAMES: [&str; 6] = ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question"];
+const NAMES: [&str; 7] =
+    ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question", control::SUBTASK];
 
-const ARGUMENTS: [&str; 3] = ["path", "result", "question"];
+const ARGUMENTS: [&str; 4] = ["path", "result", "question", "message"];
 
 fn given() -> impl Strategy<Value = Given> {
     let index = || 0u32..3;
@@ -77,12 +84,21 @@ fn given() -> impl Strategy<Value = Given> {
         20 => any::<bool>().prop_map(Given::Fitting),
         1 => Just(Given::Cancel),
         1 => Just(Given::Expired),
+        1 => Just(Given::Spent),
+        1 => Just(Given::Steered),
+        1 => Just(Given::Left),
         2 => Just(Given::Resumed),
     ]
 }
 
 fn error(kind: ModelErrorKind) -> ModelError {
     ModelError { kind, message: "x".to_owned() }
+}
+
+fn end(failed: bool) -> SubtaskEnd {
+    let outcome = if failed { Outcome::Cancelled } else { Outcome::Completed };
+    let usage = Usage { input: Some(7), ..Usage::default() };
+    SubtaskEnd { outcome, turns: 2, usage, estimate: Usage::default(), cost: Cost::default() }
 }
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
@@ -107,8 +123,11 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
             let Some(at) = machine.open.iter().position(fits) else { return };
             match (machine.open.remove(at), failed) {
                 (Effect::Weigh(call), _) => Input::Weighed(call, Access::Nothing, Bound::default()),
-                (Effect::Run(permit), true) => Input::Ran(permit.call, ToolOutput::failed("x")),
-                (Effect::Run(permit), false) => Input::Ran(permit.call, ToolOutput::done("x")),
+                (Effect::Run(permit), failed) => {
+                    let output = if *failed { ToolOutput::failed("x") } else { ToolOutput::done("x") };
+                    let is_one = machine.task.call(&permit.call).is_some_and(|call| call.name == control::SUBTASK);
+                    Input::Ran(permit.call, ToolOutput { subtask: is_one.then(|| end(*failed)), ..output })
+                }
                 (other, _) => unreachable!("{other:?}"),
             }
         }
@@ -131,6 +150,9 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Ran(at, false) => Input::Ran(id(*at), ToolOutput::done("x")),
         Given::Cancel => Input::Cancel,
         Given::Expired => Input::Expired,
+        Given::Spent => Input::Spent("x".to_owned()),
+        Given::Steered => Input::Steered("words".to_owned()),
+        Given::Left => Input::Left,
         Given::Resumed => {
             if let Ok(task) = Task::replay(machine.records.clone(), settings(attended)) {
                 machine.task = task;
@@ -142,9 +164,11 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
     machine.step(input);
 }
 
-/// Each call of an answer has at most one result, nothing else has one, and no call runs twice or after its result.
+/// Each call of an answer has at most one result, nothing else has one, and no call runs twice or after its result; but one that
+/// begins a subtask may run again, and begins it once.
 fn check_records(records: &[Record]) {
     let (mut called, mut answered, mut begun): (Vec<&CallId>, Vec<&CallId>, Vec<&CallId>) = Default::default();
+    let mut subtasks: Vec<&CallId> = Vec::new();
     for record in records {
         match record {
             Record::Answered(answer) => {
@@ -159,8 +183,18 @@ fn check_records(records: &[Record]) {
                 answered.push(&result.id);
             }
             Record::Running { call, .. } => {
-                assert!(!begun.contains(&call) && !answered.contains(&call), "{call} runs twice, or after its result");
+                let again = begun.contains(&call) && !subtasks.contains(&call);
+                assert!(!again && !answered.contains(&call), "{call} runs twice, or after its result");
                 begun.push(call);
+            }
+            Record::Subtask { call, ended, .. } => {
+                assert!(begun.contains(&call) && !answered.contains(&call), "{call} does not run, or has its result");
+                assert_eq!(
+                    subtasks.contains(&call),
+                    ended.is_some(),
+                    "{call} begins one subtask, which ends after that"
+                );
+                subtasks.push(call);
             }
             _ => {}
         }
@@ -183,6 +217,7 @@ proptest! {
         // What can be asked of a model at the end is as whole.
         if let Ok(mut again) = Task::replay(machine.records.clone(), settings(attended)) {
             prop_assert_eq!(again.history(), machine.task.history());
+            prop_assert_eq!(again.totals(), machine.task.totals());
             again.step(Input::Cancel);
             prop_assert_eq!(&*again.request().messages, again.history());
         }

@@ -11,10 +11,11 @@ use sabir_call::{
 };
 use serde_json::json;
 
-/// Two tools: `look` reads, `touch` writes.
+/// Three tools: `look` reads, `touch` writes, `new_task` hands on.
 pub(crate) fn tools() -> ToolSet {
     let schema = json!({"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}});
     let mut specs = vec![ToolSpec::new("look", "", schema.clone()), ToolSpec::new("touch", "", schema)];
+    specs.push(control::subtask_spec());
     specs.extend(control::specs());
     ToolSet::new(specs).unwrap()
 }

@@ -20,5 +20,6 @@ mod machine;
 mod order;
 mod policy;
 mod story;
+mod subtasks;
 mod todos;
 mod words;

@@ -55,7 +55,7 @@ impl From<Reading> for ToolOutput {
             };
             parts.push(if alone { words } else { format!("{name}\n{words}") });
         }
-        Self { content: parts.join("\n\n"), images, failed }
+        Self { images, failed, ..Self::done(parts.join("\n\n")) }
     }
 }
 

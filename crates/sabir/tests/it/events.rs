@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use sabir_agent::{
     Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal,
-    Question, Record, Seal, Shift, Speaker, Start, TaskEvent, TaskId, Verdict, When, Why,
+    Question, Record, Seal, Shift, Speaker, Start, SubtaskEnd, TaskEvent, TaskId, Verdict, When, Why,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
@@ -109,9 +109,23 @@ fn records() -> Vec<Record> {
     all.extend(said.into_iter().chain(stops).chain(failures()).chain(verdicts));
     let seal = Seal::of("n", &Default::default(), &Bound::default());
     all.push(Record::Running { call: call.clone(), seal: Some(seal) });
+    all.extend(subtasks());
     all.extend(endings.map(|ending| Record::Result(result(ending))));
     all.extend(outcomes.map(|outcome| Record::Ended { outcome, message: text() }));
     all
+}
+
+fn subtasks() -> Vec<Record> {
+    let (call, task) = (CallId::new("c"), TaskId::new("t-0"));
+    let cost = Cost { known: "0.5".parse::<Dollars>().unwrap(), ..Cost::default() };
+    let end = SubtaskEnd { outcome: Outcome::Completed, turns: 1, usage: usage(), estimate: usage(), cost };
+    let subtask = |ended| Record::Subtask { call: call.clone(), task: task.clone(), ended };
+    let todos = Some("[ ] x".to_owned());
+    let from = sabir_agent::Origin::Subtask { task: TaskId::new("t"), call: call.clone(), depth: 1, todos };
+    let [prompt, workspace, model, version] = ["x"; 4].map(str::to_owned);
+    let (protocol, edit_tool, mode, from) = (Protocol::Native, None, None, Some(from));
+    let started = Start { task: task.clone(), prompt, workspace, model, protocol, version, edit_tool, mode, from };
+    vec![subtask(None), subtask(Some(end)), Record::Started(started)]
 }
 
 fn fork() -> sabir_agent::Origin {

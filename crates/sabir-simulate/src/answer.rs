@@ -185,7 +185,7 @@ fn again(state: &mut State, parts: &mut Vec<Spoken>) {
     let mut all: Vec<_> = state.witness.written.iter().filter(|(_, written)| looks(written)).collect();
     all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
     // Some models go round in a circle of two.
-    let back = if state.plan.model.length % 2 == 0 { 0 } else { answers(state) % 2 };
+    let back = if state.plan.model.length.is_multiple_of(2) { 0 } else { answers(state) % 2 };
     let Some((token, name)) =
         all.get(back).or(all.first()).map(|(token, written)| (String::clone(token), written.name))
     else {

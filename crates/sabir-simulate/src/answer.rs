@@ -4,6 +4,7 @@ use sabir_agent::{Record, control};
 use sabir_call::{ModelErrorKind, StopReason, Usage};
 
 use crate::model::{stop, usage};
+use crate::reading::is_open;
 use crate::scene::State;
 use crate::witness::{Quality, Written};
 use crate::work::TOOLS;
@@ -65,7 +66,7 @@ impl Reply {
 
 /// Decides what the model says now.
 pub(crate) fn draw(state: &mut State) -> Reply {
-    if state.chance.permille(state.plan.model_trouble) && state.chance.below(2) == 0 {
+    if state.chance.permille(state.plan.model.trouble) && state.chance.below(2) == 0 {
         state.figures.count("answers failed before");
         let kind = state.chance.pick(
             ModelErrorKind::Unavailable,
@@ -86,7 +87,7 @@ pub(crate) fn draw(state: &mut State) -> Reply {
         return Reply { parts, end: End::Whole(StopReason::Refused), usage: usage(state) };
     }
     calls(state, &mut parts);
-    let breaks = state.chance.permille(state.plan.model_trouble);
+    let breaks = state.chance.permille(state.plan.model.trouble);
     let mut cut = parts.iter().any(|part| matches!(part, Spoken::Call { cut: true, .. }));
     let end = if breaks {
         state.figures.count("answers broken off");
@@ -108,8 +109,7 @@ pub(crate) fn draw(state: &mut State) -> Reply {
 }
 
 fn calls(state: &mut State, parts: &mut Vec<Spoken>) {
-    let answers = state.witness.records.iter().filter(|record| matches!(record, Record::Answered(_))).count();
-    let wants_to_end = answers as u64 >= u64::from(state.plan.length) && state.chance.below(10) < 7;
+    let wants_to_end = answers(state) as u64 >= u64::from(state.plan.model.length) && state.chance.below(10) < 7;
     let most = state.chance.pick(1, &[1, 1, 2, 3, 5, 0]);
     let (most, alone) = if wants_to_end { (most, state.chance.below(4) > 0) } else { (most, false) };
     for _ in 0..if alone { 0 } else { most } {
@@ -119,11 +119,16 @@ fn calls(state: &mut State, parts: &mut Vec<Spoken>) {
         }
         if state.chance.below(12) == 0 {
             control_call(state, control::FOLLOWUP, "question", parts);
+        } else if state.chance.permille(state.plan.model.repeats) {
+            again(state, parts);
         } else {
             tool_call(state, parts);
         }
     }
     let cut_before = matches!(parts.last(), Some(Spoken::Call { cut: true, .. }));
+    if !cut_before && state.chance.permille(state.plan.model.todos) {
+        todos(state, wants_to_end, parts);
+    }
     if !cut_before && (wants_to_end || state.chance.below(40) == 0) {
         control_call(state, control::COMPLETION, "result", parts);
         if state.chance.below(10) == 0 {
@@ -140,10 +145,59 @@ fn calls(state: &mut State, parts: &mut Vec<Spoken>) {
     }
 }
 
+fn answers(state: &State) -> usize {
+    state.witness.records.iter().filter(|record| matches!(record, Record::Answered(_))).count()
+}
+
 fn control_call(state: &mut State, name: &str, argument: &'static str, parts: &mut Vec<Spoken>) {
-    let (token, id) = (new_token(state), new_id(state, parts));
-    write(state, &token, Quality::Good, 1);
-    parts.push(Spoken::Call { name: name.to_owned(), id, arguments: vec![(argument, token)], cut: false });
+    let token = new_token(state);
+    say_control(state, (name, argument), token, parts);
+}
+
+fn say_control(state: &mut State, (name, argument): (&str, &'static str), value: String, parts: &mut Vec<Spoken>) {
+    let id = new_id(state, parts);
+    write(state, &value, Quality::Good, 1);
+    parts.push(Spoken::Call { name: name.to_owned(), id, arguments: vec![(argument, value)], cut: false });
+}
+
+/// A list of todos, or what is none; done where the model wants to end.
+fn todos(state: &mut State, done: bool, parts: &mut Vec<Spoken>) {
+    let token = new_token(state);
+    let list = match state.chance.below(6) {
+        0 => format!("{token} first this, then that"),
+        1 | 2 if !done => format!("[x] one\n[x] {token}"),
+        3 | 4 if !done => format!("[x] one\n[-] two\n  [ ] {token}"),
+        _ if done => format!("[x] all\n- [x] {token}"),
+        _ => format!("[ ] {token}\n[ ] more"),
+    };
+    let name = match list.starts_with('[') {
+        true if is_open(control::TODOS, &list) => "todos left open",
+        true => "todos done",
+        false => "todos that are no list",
+    };
+    state.figures.count(name);
+    say_control(state, (control::TODOS, "todos"), list, parts);
+}
+
+/// One of the last calls that only looked, once more.
+fn again(state: &mut State, parts: &mut Vec<Spoken>) {
+    let looks = |written: &Written| matches!(written.name, "look" | "list");
+    let mut all: Vec<_> = state.witness.written.iter().filter(|(_, written)| looks(written)).collect();
+    all.sort_by_key(|(_, written)| std::cmp::Reverse(written.number));
+    // Some models go round in a circle of two.
+    let back = if state.plan.model.length.is_multiple_of(2) { 0 } else { answers(state) % 2 };
+    let Some((token, name)) =
+        all.get(back).or(all.first()).map(|(token, written)| (String::clone(token), written.name))
+    else {
+        return tool_call(state, parts);
+    };
+    state.figures.count("calls repeated");
+    let id = new_id(state, parts);
+    if let Some(written) = state.witness.written.get_mut(&token) {
+        written.times += 1;
+    }
+    state.say(|| format!("the model writes {token} again"));
+    parts.push(Spoken::Call { name: name.to_owned(), id, arguments: vec![("path", token)], cut: false });
 }
 
 fn tool_call(state: &mut State, parts: &mut Vec<Spoken>) {
@@ -186,6 +240,12 @@ fn tool_call(state: &mut State, parts: &mut Vec<Spoken>) {
         }
     }
     write(state, &token, quality, times);
+    if flaw == Flaw::None
+        && let Some((name, _)) = TOOLS.get(at).filter(|(known, _)| *known == name)
+        && let Some(written) = state.witness.written.get_mut(&token)
+    {
+        written.name = name;
+    }
     for _ in 0..times {
         let (name, id, arguments) = (name.clone(), id.clone(), arguments.clone());
         parts.push(Spoken::Call { name, id, arguments, cut: flaw == Flaw::Cut });
@@ -193,7 +253,7 @@ fn tool_call(state: &mut State, parts: &mut Vec<Spoken>) {
 }
 
 fn flaw(state: &mut State) -> Flaw {
-    if !state.chance.permille(state.plan.bad_calls) {
+    if !state.chance.permille(state.plan.model.bad_calls) {
         return Flaw::None;
     }
     let others = [Flaw::WrongType, Flaw::Unknown, Flaw::Misspelled, Flaw::Cut, Flaw::Cut, Flaw::Doubled];
@@ -217,9 +277,10 @@ fn new_id(state: &mut State, parts: &[Spoken]) -> Option<String> {
 }
 
 fn write(state: &mut State, token: &str, quality: Quality, times: u32) {
-    let spelling = if state.plan.prompted { "calls prompted" } else { "calls native" };
+    let spelling = if state.plan.model.prompted { "calls prompted" } else { "calls native" };
     state.figures.add("calls written", u64::from(times));
     state.figures.add(spelling, u64::from(times));
     state.say(|| format!("the model writes {token} {quality:?} {times}"));
-    state.witness.written.insert(token.to_owned(), Written { quality, times, ..Written::default() });
+    let number = state.witness.written.len();
+    state.witness.written.insert(token.to_owned(), Written { quality, times, number, ..Written::default() });
 }

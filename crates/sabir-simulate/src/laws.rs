@@ -33,13 +33,27 @@ pub enum Law {
     Totals,
     /// What is shown is what was kept.
     Shown,
+    /// The user's words are kept and read.
+    WordsKept,
+    /// Who went away is not asked.
+    NobodyAsked,
+    /// What was sent is the beginning of what is sent next.
+    Prefix,
+    /// What must not be put in other words is not.
+    Verbatim,
+    /// A compaction can be seen before and undone after.
+    Restores,
+    /// Nothing is completed before its time.
+    Conditions,
+    /// Limits hold.
+    Limits,
 }
 
 /// One row: the law, its number in the design (0 where the design says it without one), what it says, how it is seen.
 pub type Row = (Law, u8, &'static str, &'static str);
 
 /// All laws.
-pub const LAWS: [Row; 14] = [
+pub const LAWS: [Row; 21] = [
     (
         Law::OneResult,
         7,
@@ -108,6 +122,43 @@ pub const LAWS: [Row; 14] = [
         9,
         "what is shown was kept, once and in order",
         "each record that is shown is held against the journal",
+    ),
+    (
+        Law::WordsKept,
+        0,
+        "the user's words are kept once, in the order in which they were said, and read with the next request",
+        "no two words are the same: records and requests are held against what the user said",
+    ),
+    (Law::NobodyAsked, 8, "who went away is not asked", "the user who went away is still there to notice it"),
+    (
+        Law::Prefix,
+        0,
+        "what was sent is the beginning of what is sent next, over all lives, except across a compaction",
+        "each request is held against the one before",
+    ),
+    (
+        Law::Verbatim,
+        0,
+        "instructions, the user's first and later words and open todos stand verbatim in every request",
+        "each request is searched for what the records hold",
+    ),
+    (
+        Law::Restores,
+        0,
+        "a compaction is what its preview said, and undoing it brings back the exact history",
+        "the last request before a compaction is the beginning of the first one after its undoing",
+    ),
+    (
+        Law::Conditions,
+        10,
+        "nothing is completed over open todos where they are forbidden, without the check, or over unread words",
+        "each completion is held against the lists, the tool that checks, and what the user said since the last request",
+    ),
+    (
+        Law::Limits,
+        0,
+        "no turn begins beyond a limit, and no cycle goes on beyond its own",
+        "turns, tokens, money, time and equal calls of a life are added up by hand at each request",
     ),
 ];
 

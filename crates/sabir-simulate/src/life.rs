@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sabir_agent::{Cancel, Driver, Input, Outcome, Record, Registry, ReplayError, Settings, Start, Task, TaskId};
+use sabir_agent::{
+    Cancel, Context, Driver, Input, Outcome, Record, Registry, ReplayError, Settings, Start, Task, TaskId,
+};
 use sabir_journal::{Entry, Journal, JournalError, read_on};
 use tokio::time::{Instant, sleep};
 
@@ -14,6 +16,7 @@ use crate::model::SimulatedModel;
 use crate::sabotage::Sabotage;
 use crate::scene::{Scene, State};
 use crate::store::WatchedStore;
+use crate::upkeep;
 use crate::user::SimulatedUser;
 use crate::witness::Deeds;
 
@@ -24,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 /// No life is longer.
 const LONGEST: Duration = Duration::from_secs(60 * 24 * 3600);
 /// Of longer journals, so many beginnings are replayed.
-const PREFIXES: u64 = 24;
+const PREFIXES: u64 = 5;
 
 /// What all lives of a task have in common.
 pub(crate) struct Lives {
@@ -112,6 +115,10 @@ impl Lives {
             }
             state.say(|| format!("--- the process is gone; crashed: {crashed}, power cut: {power}"));
             state.rest();
+            if state.chance.below(8) == 0 {
+                state.figures.count("rules changed");
+                state.witness.reading.version += 1;
+            }
         });
     }
 
@@ -122,14 +129,25 @@ impl Lives {
             Found::Nothing => return false,
             Found::Over => return true,
         };
-        let (max_time, words) = self.scene.with(|state| {
-            let words = (first.is_none() && state.chance.below(3) == 0).then(|| "Go on with it.".to_owned());
-            state.witness.user.words += u32::from(words.is_some());
-            let time = state.plan.limits.time.filter(|_| state.sabotage != Some(Sabotage::NeverStop));
-            (time, words)
-        });
         let model = SimulatedModel { scene: self.scene.clone(), registry: self.registry.clone() };
         let mut store = WatchedStore { scene: self.scene.clone(), journal, held: None };
+        // Whatever was asked, nobody waits for it any more.
+        self.scene.with(|state| state.witness.reading.waits = false);
+        if first.is_none() && self.scene.with(|state| state.chance.below(3) == 0) {
+            tokio::select! {
+                biased;
+                () = self.scene.over() => {}
+                () = upkeep::tend(&self.scene, &mut task, &mut store, &model) => {}
+            }
+            return false;
+        }
+        let (max_time, words) = self.scene.with(|state| {
+            let words = (first.is_none() && state.chance.below(3) == 0).then(|| state.talk.words("go on with it"));
+            state.witness.user.replied.extend(words.clone());
+            (state.witness.life.from, state.witness.life.began) = (state.witness.records.len(), state.milliseconds());
+            let time = state.plan.terms.time.filter(|_| state.sabotage != Some(Sabotage::NeverStop));
+            (time, words)
+        });
         let mut user = SimulatedUser(self.scene.clone());
         let (registry, began) = (&self.registry, Instant::now());
         let driver = Driver { model: &model, registry, store: &mut store, user: &mut user, cancel, max_time };
@@ -150,7 +168,7 @@ impl Lives {
             }
         };
         match end.filter(|_| !self.scene.with(|state| state.crashed() || state.violation().is_some())) {
-            Some((outcome, _)) => self.ended(&task, outcome),
+            Some((outcome, message)) => self.ended(&task, outcome, &message),
             None => false,
         }
     }
@@ -183,13 +201,17 @@ impl Lives {
         let Ok(journal) = Journal::create_on(&self.disk(), Path::new(FOLDER), self.id(), self.clock()) else {
             return Found::Nothing;
         };
-        let settings = self.settings();
-        let (task, first) = Task::new(self.start.clone(), settings);
-        Found::Task(Box::new(Woken { task, journal, first: Some(first) }))
+        let (task, first) = Task::new(self.start.clone(), self.settings());
+        Found::Task(Box::new(Woken { task: task.within(self.context()), journal, first: Some(first) }))
     }
 
     fn settings(&self) -> Settings {
-        self.scene.with(|state| state.plan.settings(self.registry.set().clone(), self.registry.readers()))
+        self.scene
+            .with(|state| state.plan.settings(self.registry.set().clone(), self.registry.readers(), state.sabotage))
+    }
+
+    fn context(&self) -> Context {
+        self.scene.with(|state| state.plan.context(state.witness.reading.version))
     }
 
     /// Whether what was found is what was acknowledged, but for a record that was being written.
@@ -222,7 +244,7 @@ impl Lives {
                 self.scene.with(|state| state.broken(Law::Replay, "a completed task can be resumed"));
                 Found::Over
             }
-            Ok(task) => Found::Task(Box::new(Woken { task, journal, first: None })),
+            Ok(task) => Found::Task(Box::new(Woken { task: task.within(self.context()), journal, first: None })),
             Err(ReplayError::Completed) if completed => Found::Over,
             // The process ended before the first record was written down.
             Err(ReplayError::NoStart) => Found::Over,
@@ -234,7 +256,7 @@ impl Lives {
     }
 
     /// A life ended on its own: is the end what it says, and the task what its records say? True: the task is over.
-    fn ended(&self, task: &Task, outcome: Outcome) -> bool {
+    fn ended(&self, task: &Task, outcome: Outcome, message: &str) -> bool {
         let settings = self.settings();
         self.scene.with(|state| {
             let claims = state.sabotage == Some(Sabotage::ClaimCompletion);
@@ -243,14 +265,14 @@ impl Lives {
             state.figures.count(match outcome {
                 Outcome::Completed => "ended completed",
                 Outcome::Denied => "ended denied",
-                Outcome::Limit => "ended by a limit",
+                Outcome::Limit => limit(message),
                 Outcome::ProviderFailed | Outcome::Misconfigured => "ended by the provider",
                 Outcome::Cancelled => "ended cancelled",
                 Outcome::StoreFailed => "ended by the store",
                 _ => "ended unfinished",
             });
-            let attended = state.plan.attended;
-            state.check(state.witness.ended(outcome, attended));
+            let reviewed = state.plan.user.attended.converses() && !state.witness.user.gone;
+            state.check(state.witness.ended(outcome, reviewed));
             state.check(history::check(task.history()));
             if outcome != Outcome::StoreFailed {
                 state.check(same_totals(state.witness.output_tokens(), task));
@@ -288,10 +310,16 @@ impl Lives {
         });
         for length in lengths {
             let prefix = records.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
-            let checked = fork(prefix, &self.settings());
+            let checked = fork(prefix, &self.settings(), &self.context());
             self.scene.with(|state| state.check(checked));
         }
     }
+}
+
+/// Which limit it was.
+fn limit(message: &str) -> &'static str {
+    let names = [("turns", "ended by turns"), ("tokens", "ended by tokens"), ("time", "ended by time")];
+    names.into_iter().find(|(word, _)| message.contains(word)).map_or("ended by cost", |(_, name)| name)
 }
 
 fn records(entries: Vec<Entry>) -> Vec<Record> {
@@ -326,9 +354,9 @@ fn same_again(records: &[Record], task: &Task, settings: Settings) -> Result<(),
 }
 
 /// The task that a beginning of a journal makes, twice: the same, and with a whole history.
-fn fork(prefix: &[Record], settings: &Settings) -> Result<(), Violation> {
+fn fork(prefix: &[Record], settings: &Settings, context: &Context) -> Result<(), Violation> {
     let broken = |seen: String| Err(Violation { law: Law::Replay, seen });
-    let again = || Task::replay(prefix.iter().cloned(), settings.clone());
+    let again = || Task::replay(prefix.iter().cloned(), settings.clone()).map(|task| task.within(context.clone()));
     let (mut one, mut two) = match (again(), again()) {
         (Ok(one), Ok(two)) => (one, two),
         (Err(ReplayError::Completed), Err(_)) if is_completed(prefix) => return Ok(()),

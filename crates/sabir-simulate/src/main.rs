@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{available_parallelism, scope};
 
-use sabir_simulate::{Figures, LAWS, Report, simulate};
+use sabir_simulate::{Figures, LAWS, Report, SABOTAGES, simulate};
 
 const USAGE: &str = "usage: sabir-simulate [--seeds N] [--from SEED] [--seed SEED [--trace]] [--laws]";
 
@@ -34,6 +34,8 @@ fn main() -> ExitCode {
     if wanted.laws {
         for (law, _, _, seen) in &LAWS {
             println!("{law}\n    seen: {seen}");
+            let broken = SABOTAGES.iter().filter(|(_, laws)| laws.contains(law));
+            broken.for_each(|(sabotage, _)| println!("    broken by: {sabotage:?}"));
         }
         return ExitCode::SUCCESS;
     }

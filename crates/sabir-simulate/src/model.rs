@@ -5,13 +5,13 @@ use std::time::Duration;
 use sabir_agent::{Registry, Task};
 use sabir_call::dialect::Selection;
 use sabir_call::{
-    Answer, ArgForm, Cut, Event, Model, ModelError, ModelErrorKind, Part, Prompted, Request, Sink, StopReason, Usage,
+    Answer, ArgForm, Cut, Event, Model, ModelError, ModelErrorKind, Prompted, Request, Sink, StopReason, Usage,
 };
 use tokio::time::sleep;
 
 use crate::answer::{End, Reply, Spoken, draw};
-use crate::history;
 use crate::laws::Law;
+use crate::reading;
 use crate::sabotage::Sabotage;
 use crate::scene::{Scene, State};
 
@@ -26,7 +26,7 @@ struct Answering(Scene);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.with(|state| state.moment.answering = false);
+        self.0.with(|state| (state.moment.answering, state.moment.summarising) = (false, false));
     }
 }
 
@@ -51,7 +51,7 @@ impl Model for SimulatedModel {
             if let End::FailedBefore(kind) = reply.end {
                 return Err(error(kind));
             }
-            if self.scene.with(|state| state.plan.prompted) {
+            if self.scene.with(|state| state.plan.model.prompted) {
                 let mut reading = Prompted::new(Selection::AUTO, self.registry.set(), &mut pass);
                 for chunk in chunks(&self.scene, &text_of(&reply)) {
                     self.pause().await;
@@ -85,7 +85,8 @@ impl SimulatedModel {
         let fails = self.scene.with(|state| {
             state.happens(|| "a summary is asked for".to_owned());
             state.figures.count("summaries");
-            state.moment.answering = true;
+            state.moment.summarising = true;
+            state.perhaps_tell(true);
             state.chance.below(3) == 0
         });
         let _answering = Answering(self.scene.clone());
@@ -107,7 +108,7 @@ impl SimulatedModel {
                 self.scene.with(|state| {
                     for token in reply.tokens() {
                         if let Some(written) = state.witness.written.get_mut(token) {
-                            written.delivered = true;
+                            written.delivered += 1;
                         }
                     }
                 });
@@ -124,22 +125,8 @@ impl SimulatedModel {
             return;
         }
         state.figures.count("requests");
-        let mut seen = request.messages.to_vec();
-        if state.sabotage == Some(Sabotage::LoseResult) {
-            seen.iter_mut().for_each(|message| {
-                if let Some(at) = message.parts.iter().position(|part| matches!(part, Part::Result(_))) {
-                    message.parts.remove(at);
-                }
-            });
-        }
-        if state.sabotage == Some(Sabotage::SwapResults) {
-            seen.iter_mut().for_each(|message| {
-                let results = message.parts.iter().take_while(|part| matches!(part, Part::Result(_))).count();
-                message.parts.get_mut(..results).unwrap_or_default().reverse();
-            });
-        }
-        state.check(history::check(&seen));
-        let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers());
+        reading::look(state, request);
+        let settings = state.plan.settings(self.registry.set().clone(), self.registry.readers(), state.sabotage);
         match Task::replay(state.witness.records.iter().cloned(), settings) {
             Ok(again) if again.request().messages == request.messages => {}
             Ok(again) => {
@@ -226,8 +213,9 @@ fn chunks(scene: &Scene, text: &str) -> Vec<String> {
 
 /// What an answer is said to have taken.
 pub(crate) fn usage(state: &mut State) -> Usage {
-    let count = |state: &mut State| (state.chance.below(5) > 0).then(|| state.chance.between(1, 900));
-    Usage { input: count(state), output: count(state), ..Usage::default() }
+    let asked = state.witness.reading.asked;
+    let count = |state: &mut State, most| (state.chance.below(5) > 0).then(|| state.chance.between(most / 2, most));
+    Usage { input: count(state, asked + 400), output: count(state, 900), ..Usage::default() }
 }
 
 /// Why a whole answer stopped.

@@ -40,10 +40,34 @@ pub enum Sabotage {
     HideTokens,
     /// A record is shown before it is kept.
     ShowEarly,
+    /// Some of the user's words do not arrive.
+    SwallowWords,
+    /// Words on the way arrive as a yes to the open question.
+    HearWordsAsYes,
+    /// That the user went away does not arrive.
+    SwallowLeaving,
+    /// Words are noted of which the machine never heard.
+    WhisperWords,
+    /// The newest words stand at the beginning of what the model sees.
+    PutWordsFirst,
+    /// The instructions are others after a compaction.
+    ForgetInstructions,
+    /// The todos are left out of what stands for a shortened history.
+    ForgetTodos,
+    /// Undoing a compaction brings back less than there was.
+    RestoreLess,
+    /// A compaction is not the one that was previewed.
+    PreviewOther,
+    /// The machine is told that todos may be left open.
+    AllowOpenTodos,
+    /// The machine is not told of the check.
+    SkipCheck,
+    /// The machine is told of no limits.
+    RaiseLimits,
 }
 
 /// Each, with the laws of which any may notice it first.
-pub const SABOTAGES: [(Sabotage, &[Law]); 17] = [
+pub const SABOTAGES: [(Sabotage, &[Law]); 29] = [
     (Sabotage::LoseResult, &[Law::OneResult]),
     (Sabotage::RepeatResult, &[Law::OneResult]),
     (Sabotage::SwapResults, &[Law::CallOrder]),
@@ -61,4 +85,16 @@ pub const SABOTAGES: [(Sabotage, &[Law]); 17] = [
     (Sabotage::NeverStop, &[Law::Ends]),
     (Sabotage::HideTokens, &[Law::Totals]),
     (Sabotage::ShowEarly, &[Law::Shown]),
+    (Sabotage::SwallowWords, &[Law::WordsKept]),
+    (Sabotage::HearWordsAsYes, &[Law::UserAnswers]),
+    (Sabotage::SwallowLeaving, &[Law::NobodyAsked]),
+    (Sabotage::WhisperWords, &[Law::Conditions]),
+    (Sabotage::PutWordsFirst, &[Law::Prefix]),
+    (Sabotage::ForgetInstructions, &[Law::Verbatim]),
+    (Sabotage::ForgetTodos, &[Law::Verbatim]),
+    (Sabotage::RestoreLess, &[Law::Restores]),
+    (Sabotage::PreviewOther, &[Law::Restores]),
+    (Sabotage::AllowOpenTodos, &[Law::Conditions]),
+    (Sabotage::SkipCheck, &[Law::Conditions]),
+    (Sabotage::RaiseLimits, &[Law::Limits]),
 ];

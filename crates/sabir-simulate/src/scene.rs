@@ -15,6 +15,7 @@ use crate::laws::{Law, Violation};
 use crate::plan::Plan;
 use crate::platter::Platter;
 use crate::sabotage::Sabotage;
+use crate::talk::Talk;
 use crate::witness::Witness;
 
 /// A task that has seen more than this does not end.
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) witness: Witness,
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) moment: Moment,
+    pub(crate) talk: Talk,
     trace: Option<Vec<String>>,
     began: Instant,
     violation: Option<Violation>,
@@ -44,6 +46,9 @@ pub(crate) struct State {
 pub(crate) struct Moment {
     pub(crate) asking: bool,
     pub(crate) answering: bool,
+    pub(crate) summarising: bool,
+    /// A completion is being checked.
+    pub(crate) checking: bool,
 }
 
 /// When a life is to be disturbed, in happenings from now.
@@ -72,15 +77,17 @@ impl Scene {
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
         let mut chance = Chance::new(seed);
         let plan = Plan::draw(&mut chance);
+        let witness = Witness { terms: plan.terms.clone(), ..Witness::default() };
         Self(Arc::new(Mutex::new(State {
             trace: traced.then(|| vec![format!("{plan:?}")]),
             plan,
             chance,
             figures: Figures::default(),
             platter: Platter::default(),
-            witness: Witness::default(),
+            witness,
             sabotage,
             moment: Moment::default(),
+            talk: Talk::default(),
             began: Instant::now(),
             violation: None,
             fate: Doom::default(),
@@ -112,6 +119,9 @@ impl State {
         }
         if self.fate.cancel_at == Some(self.fate.happenings) {
             self.cancel();
+        }
+        if self.talk.is_due(self.fate.happenings) {
+            self.speak(self.fate.happenings);
         }
         if self.fate.crash_at == Some(self.fate.happenings) {
             self.crash();
@@ -173,6 +183,12 @@ impl State {
         if self.sabotage == Some(Sabotage::NeverStop) {
             return;
         }
+        self.cancelled();
+        self.fate.cancel.cancel();
+    }
+
+    /// Notes that the user interrupts, by whatever means.
+    pub(crate) fn cancelled(&mut self) {
         self.say(|| "the user cancels".to_owned());
         self.figures.count("user cancelled");
         if self.moment.asking {
@@ -185,7 +201,6 @@ impl State {
             self.figures.count("cancelled while tools ran");
         }
         self.witness.user.cancelled = true;
-        self.fate.cancel.cancel();
     }
 
     pub(crate) fn get_stuck(&mut self, stuck: Stuck) {
@@ -215,6 +230,8 @@ impl State {
             doom.cancel_at = Some(doom.happenings + 1 + self.chance.below(within));
         }
         let cancel = doom.cancel.clone();
+        let talks = self.next_talk(doom.happenings);
+        self.talk.hush(talks);
         self.fate = doom;
         self.witness.begin_life();
         cancel
@@ -223,6 +240,7 @@ impl State {
     /// A moment between two lives, in which nothing is disturbed.
     pub(crate) fn rest(&mut self) {
         self.fate = Doom { happenings: self.fate.happenings, ..Doom::default() };
+        self.talk.hush(None);
     }
 
     pub(crate) fn take_trace(&mut self) -> Vec<String> {

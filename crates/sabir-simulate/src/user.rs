@@ -4,10 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Moment, Question, Reply, TaskEvent, User};
+use sabir_agent::{Heard, Moment, Question, Reply, TaskEvent, User};
 use sabir_call::CallId;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
+use crate::laws::Law;
 use crate::sabotage::Sabotage;
 use crate::scene::{Scene, State, Stuck};
 
@@ -24,6 +26,13 @@ impl Drop for Asked {
 }
 
 impl User for SimulatedUser {
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.0.with(|state| {
+            let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
+            speaks.then(|| state.listen())
+        })
+    }
+
     fn show(&mut self, event: TaskEvent<'_>) {
         self.0.with(|state| match event {
             TaskEvent::Record(record) => {
@@ -35,6 +44,13 @@ impl User for SimulatedUser {
             }
             TaskEvent::Moment(Moment::Delta(_)) => {}
             TaskEvent::Moment(moment) => {
+                if let Moment::Question(question) = moment {
+                    state.talk.asked = question.call().cloned();
+                    if matches!(question, Question::Next { reason } if reason.contains("the same result")) {
+                        state.figures.count("cycles stopped");
+                    }
+                }
+                state.witness.reading.waits |= matches!(moment, Moment::Asking { .. });
                 state.happens(|| format!("shown: {}", serde_json::to_string(&moment).unwrap_or_default()));
             }
         });
@@ -44,6 +60,9 @@ impl User for SimulatedUser {
         Box::pin(async move {
             let _asked = Asked(self.0.clone());
             let (time, reply) = self.0.with(|state| {
+                if state.witness.user.gone {
+                    state.broken(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
+                }
                 state.moment.asking = true;
                 let most = state.chance.pick(5, &[0, 2_000, 600_000]);
                 (state.chance.below(most), decide(state, question))
@@ -56,7 +75,11 @@ impl User for SimulatedUser {
                 return std::future::pending().await;
             };
             sleep(Duration::from_millis(time)).await;
-            self.0.with(|state| answer(state, question, reply))
+            match self.0.with(|state| answer(state, question, reply)) {
+                Some(reply) => reply,
+                // It comes where words come, or not at all.
+                None => std::future::pending().await,
+            }
         })
     }
 }
@@ -64,12 +87,12 @@ impl User for SimulatedUser {
 /// What the user makes of a question; `None`: nothing, ever.
 fn decide(state: &mut State, question: &Question) -> Option<Reply> {
     let moody = match question {
-        Question::Completion { .. } => state.plan.moody / 2,
-        _ => state.plan.moody,
+        Question::Completion { .. } => state.plan.user.moody / 2,
+        _ => state.plan.user.moody,
     };
     if !state.chance.permille(moody) {
         return Some(match question {
-            Question::Followup { .. } | Question::Next { .. } => Reply::Words("Like this.".to_owned()),
+            Question::Followup { .. } | Question::Next { .. } => Reply::Words(state.talk.words("like this")),
             _ => Reply::Yes,
         });
     }
@@ -80,21 +103,20 @@ fn decide(state: &mut State, question: &Question) -> Option<Reply> {
     Some(match state.chance.below(12) {
         0 => return None,
         1 => Reply::Leave,
-        2 | 3 => Reply::No(String::new()),
-        4 | 5 => Reply::No("Not this.".to_owned()),
-        6 | 7 => Reply::Words("yes, but look at it first".to_owned()),
+        2 | 3 if question.call().is_some() => Reply::No(String::new()),
+        4 | 5 => Reply::No(state.talk.words("not this")),
+        6 | 7 => Reply::Words(state.talk.words("yes, but look at it first")),
         8 | 9 if !rules.is_empty() => Reply::Always(rules),
         _ => Reply::Yes,
     })
 }
 
-/// Notes what the user does, and says it to the driver.
-fn answer(state: &mut State, question: &Question, reply: Reply) -> Reply {
+/// Notes what the user does, and says it to the driver; `None`: not here.
+fn answer(state: &mut State, question: &Question, reply: Reply) -> Option<Reply> {
     state.happens(|| format!("the user answers {reply:?}"));
-    if state.crashed() {
-        return Reply::Leave;
+    if state.crashed() || state.witness.user.gone {
+        return None;
     }
-    let yes = matches!(reply, Reply::Yes | Reply::Always(_));
     state.figures.count(match &reply {
         Reply::Yes => "user said yes",
         Reply::Always(_) => "user said always",
@@ -102,24 +124,56 @@ fn answer(state: &mut State, question: &Question, reply: Reply) -> Reply {
         Reply::Leave => "user left",
         _ => "user said words",
     });
-    let deeds = &mut state.witness.user;
-    match question {
-        _ if reply == Reply::Leave => deeds.left = true,
-        Question::Approval { call, .. } => {
-            if let Reply::Always(rules) = &reply {
-                deeds.always.extend(rules.iter().cloned());
+    match question.call() {
+        Some(call) => note(state, question, call, &reply),
+        None if state.plan.user.by_channel => {
+            if reply == Reply::Leave {
+                state.cancelled();
+                state.send(Heard::Cancelled);
+            } else {
+                state.tell(Heard::Said);
             }
-            if yes { &mut deeds.yes } else { &mut deeds.no }.push(CallId::clone(call));
+            return None;
         }
-        Question::Followup { call, .. } => deeds.answered.push(call.clone()),
-        Question::Completion { call, .. } if yes => deeds.accepted = Some(call.clone()),
-        Question::Completion { .. } => state.figures.count("completions sent back"),
-        _ => deeds.words += 1,
+        None => state.witness.user.replied.extend(match &reply {
+            Reply::Yes | Reply::Always(_) => Some("Go on.".to_owned()),
+            Reply::No(words) | Reply::Words(words) => Some(words.clone()),
+            _ => None,
+        }),
     }
-    match (state.sabotage, &reply) {
+    let reply = match (state.sabotage, &reply) {
         (Some(Sabotage::TurnNoIntoYes), Reply::No(_)) | (Some(Sabotage::TakeWordsForYes), Reply::Words(_)) => {
             Reply::Yes
         }
         _ => reply,
+    };
+    let Some(call) = question.call().filter(|_| state.plan.user.by_channel) else { return Some(reply) };
+    state.figures.count("answers by the channel");
+    state.send(Heard::Replied(call.clone(), reply));
+    if state.chance.below(10) == 0 {
+        // Said twice, the second time too late.
+        state.send(Heard::Replied(call.clone(), Reply::Yes));
+    }
+    None
+}
+
+/// Notes what the user says about a call.
+fn note(state: &mut State, question: &Question, call: &CallId, reply: &Reply) {
+    let yes = matches!(reply, Reply::Yes | Reply::Always(_));
+    let deeds = &mut state.witness.user;
+    match question {
+        _ if *reply == Reply::Leave => deeds.left = true,
+        Question::Approval { .. } => {
+            if let Reply::Always(rules) = reply {
+                deeds.always.extend(rules.iter().cloned());
+            }
+            if yes { &mut deeds.yes } else { &mut deeds.no }.push(call.clone());
+        }
+        Question::Followup { .. } => deeds.answered.push(call.clone()),
+        Question::Completion { .. } if yes => {
+            deeds.accepted = Some(call.clone());
+            state.witness.settle();
+        }
+        _ => state.figures.count("completions sent back"),
     }
 }

@@ -3,12 +3,14 @@
 //! It sees every record that the journal acknowledged, every token that a model wrote, everything the user did and every tool at
 //! work, and says at each of these whether it may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use sabir_agent::{Answered, Judge, Outcome, Record, Speaker, Verdict, control};
+use sabir_agent::{Answered, Arguments, Judge, OpenTodos, Outcome, Record, Shift, Speaker, Verdict, When, control};
 use sabir_call::{CallId, CallResult, Ending, Part};
 
 use crate::laws::{Law, Violation};
+use crate::plan::Terms;
+use crate::reading::{Reading, is_open};
 use crate::scene::Counts;
 use crate::work::Tools;
 
@@ -21,16 +23,28 @@ pub(crate) struct Witness {
     pub(crate) attempted: Option<Record>,
     /// How many of the records of this life were shown, counted from the beginning of the journal.
     pub(crate) shown: usize,
-    /// Whether the record in hand is not what the machine wanted to keep (sabotage).
-    pub(crate) tampered: bool,
-    /// Whether an append failed in this life.
-    pub(crate) store_failed: bool,
+    pub(crate) life: Life,
     pub(crate) calls: BTreeMap<CallId, Seen>,
     /// The calls of the last answer, in order.
     pub(crate) turn: Vec<CallId>,
     pub(crate) written: BTreeMap<String, Written>,
     pub(crate) user: Deeds,
     pub(crate) tools: Tools,
+    pub(crate) reading: Reading,
+    pub(crate) terms: Terms,
+}
+
+/// What is known of the process that works now.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// Whether the record in hand is not what the machine wanted to keep (sabotage).
+    pub(crate) tampered: bool,
+    /// Whether an append failed.
+    pub(crate) store_failed: bool,
+    /// How many records there were before it.
+    pub(crate) from: usize,
+    /// When it began to work, in milliseconds.
+    pub(crate) began: u64,
 }
 
 /// A call, as the records tell of it.
@@ -38,6 +52,7 @@ pub(crate) struct Witness {
 pub(crate) struct Seen {
     pub(crate) name: String,
     pub(crate) token: String,
+    pub(crate) arguments: Arguments,
     pub(crate) passed: bool,
     pub(crate) begun: bool,
     pub(crate) denied: bool,
@@ -52,8 +67,12 @@ pub(crate) struct Written {
     pub(crate) times: u32,
     /// How often it reached its tool.
     pub(crate) runs: u32,
-    /// Whether the answer that holds it came to its end.
-    pub(crate) delivered: bool,
+    /// How often the answer that holds it came to its end.
+    pub(crate) delivered: u32,
+    /// The tool, where nothing is wrong with it.
+    pub(crate) name: &'static str,
+    /// How many were written before.
+    pub(crate) number: usize,
 }
 
 /// How well a call was written.
@@ -80,10 +99,14 @@ pub(crate) struct Deeds {
     pub(crate) accepted: Option<CallId>,
     /// The rules by which they allowed more than one call.
     pub(crate) always: Vec<String>,
-    /// How often they spoke without being asked about a call, less the records that tell of it.
-    pub(crate) words: u32,
+    /// What they said unasked and no record tells of yet, in its order.
+    pub(crate) said: VecDeque<String>,
+    /// What they said where they were asked what next.
+    pub(crate) replied: Vec<String>,
     pub(crate) cancelled: bool,
     pub(crate) left: bool,
+    /// Whether they went away, so that nobody can be asked.
+    pub(crate) gone: bool,
 }
 
 fn broken(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
@@ -92,9 +115,9 @@ fn broken(law: Law, seen: impl Into<String>) -> Result<(), Violation> {
 
 impl Witness {
     pub(crate) fn begin_life(&mut self) {
-        self.user.cancelled = false;
+        (self.user.cancelled, self.user.gone) = (false, false);
         self.tools.begin_life();
-        (self.tampered, self.store_failed) = (false, false);
+        self.life = Life::default();
         self.shown = self.records.len();
     }
 
@@ -107,7 +130,7 @@ impl Witness {
 
     /// A record is shown.
     pub(crate) fn show(&mut self, record: &Record) -> Result<(), Violation> {
-        if std::mem::take(&mut self.tampered) {
+        if std::mem::take(&mut self.life.tampered) {
             self.shown = self.records.len();
             return Ok(());
         }
@@ -121,22 +144,49 @@ impl Witness {
     }
 
     fn note(&mut self, record: &Record) -> Result<(), Violation> {
+        if matches!(record, Record::Answered(_) | Record::Failed(_) | Record::Ended { .. }) {
+            self.reading.answered();
+        }
         match record {
             Record::Started(_) if !self.records.is_empty() => broken(Law::Replay, "the task began twice"),
             Record::Answered(answered) => self.note_answer(answered),
             Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
             Record::Running { call, .. } => self.note_running(call),
             Record::Result(result) => self.note_result(result),
-            Record::Said { by: Speaker::User, text, .. } => match self.user.words.checked_sub(1) {
-                Some(left) => {
-                    self.user.words = left;
-                    Ok(())
-                }
-                None => broken(Law::UserAnswers, format!("the user never said {text:?}")),
-            },
+            Record::Said { by: Speaker::User, text, when } => self.note_words(text, *when),
+            Record::Context(Shift::Compacted(_)) => {
+                self.reading.compact();
+                Ok(())
+            }
+            Record::Context(Shift::Restored) => {
+                self.reading.restore();
+                Ok(())
+            }
             Record::Ended { outcome: Outcome::Completed, .. } => self.note_completion(),
             _ => Ok(()),
         }
+    }
+
+    /// What the user said is kept once, and in the order in which it was said.
+    fn note_words(&mut self, text: &str, when: When) -> Result<(), Violation> {
+        self.reading.keep(text, when)?;
+        if let Some(at) = self.user.replied.iter().position(|words| words == text) {
+            self.user.replied.remove(at);
+            return Ok(());
+        }
+        match self.user.said.iter().position(|words| words == text) {
+            Some(0) => {
+                self.user.said.pop_front();
+                Ok(())
+            }
+            Some(_) => broken(Law::WordsKept, format!("{text:?} is kept and {:?} is not", self.user.said.front())),
+            None => broken(Law::UserAnswers, format!("the user never said {text:?}")),
+        }
+    }
+
+    /// The user accepts a completion, whatever they said before.
+    pub(crate) fn settle(&mut self) {
+        self.reading.settle(self.user.said.iter());
     }
 
     fn note_answer(&mut self, answered: &Answered) -> Result<(), Violation> {
@@ -148,7 +198,8 @@ impl Witness {
             let Part::Call(call) = part else { continue };
             let passed = answered.checks.iter().any(|check| check.call == call.id && check.passed);
             let token = token(&call.arguments);
-            let seen = Seen { name: call.name.clone(), token, passed, ..Seen::default() };
+            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            let seen = Seen { name, token, arguments, passed, ..Seen::default() };
             if self.calls.insert(call.id.clone(), seen).is_some() {
                 return broken(Law::OneResult, format!("the id {} was given twice", call.id));
             }
@@ -197,6 +248,11 @@ impl Witness {
         let call = call.clone();
         let ran = matches!(result.ending, Ending::Done);
         match call.name.as_str() {
+            control::TODOS if ran => {
+                let open = is_open(&call.name, &call.token);
+                self.reading.todos = if open { call.token } else { String::new() };
+                Ok(())
+            }
             control::FOLLOWUP if ran && !self.user.answered.contains(id) => {
                 broken(Law::UserAnswers, format!("the user never answered {id}"))
             }
@@ -217,8 +273,17 @@ impl Witness {
             return broken(Law::HonestEnd, "completed without a completion that was accepted");
         };
         let before = self.turn.get(..at).unwrap_or_default();
-        match before.iter().find(|id| self.result(id) != Some(Ending::Done)) {
-            Some(failed) => broken(Law::HonestEnd, format!("completed although {failed} of the same turn failed")),
+        if let Some(failed) = before.iter().find(|id| self.result(id) != Some(Ending::Done)) {
+            return broken(Law::HonestEnd, format!("completed although {failed} of the same turn failed"));
+        }
+        if self.terms.todos == OpenTodos::Refused && !self.reading.todos.is_empty() {
+            return broken(Law::Conditions, format!("completed over {:?}", self.reading.todos));
+        }
+        if self.terms.check && !self.turn.get(at).is_some_and(|id| self.tools.has_passed(id)) {
+            return broken(Law::Conditions, "completed although the check did not succeed");
+        }
+        match self.reading.unread.first() {
+            Some(words) => broken(Law::Conditions, format!("completed, and nobody has read {words:?}")),
             None => Ok(()),
         }
     }
@@ -226,7 +291,7 @@ impl Witness {
     /// A life ended on its own.
     pub(crate) fn ended(&self, outcome: Outcome, attended: bool) -> Result<(), Violation> {
         if outcome == Outcome::StoreFailed {
-            return if self.store_failed { Ok(()) } else { broken(Law::HonestEnd, "no append failed") };
+            return if self.life.store_failed { Ok(()) } else { broken(Law::HonestEnd, "no append failed") };
         }
         match self.records.last() {
             Some(Record::Ended { outcome: kept, .. }) if *kept == outcome => {}
@@ -298,5 +363,5 @@ impl Witness {
 /// The token by which a call is known again.
 pub(crate) fn token(arguments: &sabir_agent::Arguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
-    ["path", "note", "result", "question"].into_iter().find_map(text).unwrap_or_default().to_owned()
+    ["path", "note", "result", "question", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()
 }

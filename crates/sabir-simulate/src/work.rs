@@ -1,15 +1,16 @@
 //! Tools at work in a simulated world, and what they check when they begin and when they change something.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Registry, Tool, ToolOutput, ToolWork};
+use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Registry, Tool, ToolOutput, ToolWork, control};
 use sabir_call::{CallId, ToolError, ToolSpec};
 use serde_json::json;
 use tokio::time::sleep;
 
 use crate::laws::{Law, Violation};
-use crate::plan::{FORBIDDEN, HOST, Plan};
+use crate::plan::{CHECKED, FORBIDDEN, HOST, Plan};
 use crate::sabotage::Sabotage;
 use crate::scene::{Counts, Scene, State, Stuck};
 use crate::witness::{Quality, Witness, token};
@@ -27,6 +28,8 @@ pub(crate) struct Tools {
     effects: Counts<CallId>,
     /// Runs in this life.
     begun: Counts<CallId>,
+    /// The completions whose check succeeded.
+    passed: BTreeSet<CallId>,
 }
 
 /// A tool of the simulated world.
@@ -53,6 +56,8 @@ struct AtWork {
     call: CallId,
     ended: bool,
     changed: bool,
+    /// Whether it is the check of a completion.
+    checks: bool,
 }
 
 /// The tools of a task.
@@ -72,6 +77,11 @@ impl Tools {
     pub(crate) fn begin_life(&mut self) {
         self.running.clear();
         self.begun.clear();
+    }
+
+    /// Whether the check of that completion succeeded.
+    pub(crate) fn has_passed(&self, id: &CallId) -> bool {
+        self.passed.contains(id)
     }
 
     /// Whether any tool runs.
@@ -126,8 +136,8 @@ impl Tool for Worker {
         Box::pin(async move {
             let path = token(arguments);
             let temper = self.scene.with(|state| begin(state, &permit.call, &path, self.reads));
-            let mut work =
-                AtWork { scene: self.scene.clone(), call: permit.call.clone(), ended: false, changed: false };
+            let (scene, call, checks) = (self.scene.clone(), permit.call.clone(), path == CHECKED);
+            let mut work = AtWork { scene, call, ended: false, changed: false, checks };
             sleep(self.scene.with(pause)).await;
             progress("working\n");
             if temper != Temper::Fails {
@@ -142,12 +152,21 @@ impl Tool for Worker {
                 Temper::Breaks => std::panic::resume_unwind(Box::new("the tool broke down")),
                 _ => {}
             }
-            if temper == Temper::Fails {
-                ToolOutput::failed("It did not work.")
-            } else {
-                ToolOutput::done("It is done.")
-            }
+            self.scene.with(|state| end(state, &work, &path, temper))
         })
+    }
+}
+
+/// What a tool says in the end: to the same call the same, where nothing goes wrong.
+fn end(state: &mut State, work: &AtWork, path: &str, temper: Temper) -> ToolOutput {
+    if work.checks && temper != Temper::Fails && !state.crashed() {
+        state.witness.tools.passed.insert(work.call.clone());
+    }
+    let number: usize = path.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
+    let long = if state.plan.terms.room.is_some() { number * 371 % 2500 } else { 0 };
+    match temper {
+        Temper::Fails => ToolOutput::failed("It did not work."),
+        _ => ToolOutput::done(format!("It is done.{}", "\nA line of output.".repeat(long / 18))),
     }
 }
 
@@ -158,6 +177,8 @@ fn pause(state: &mut State) -> Duration {
 }
 
 fn begin(state: &mut State, id: &CallId, path: &str, reads: bool) -> Temper {
+    state.moment.checking |= path == CHECKED;
+    state.perhaps_tell(path == CHECKED);
     state.happens(|| format!("run {id} {path}"));
     if state.crashed() {
         return Temper::Hangs;
@@ -169,6 +190,13 @@ fn begin(state: &mut State, id: &CallId, path: &str, reads: bool) -> Temper {
     let checked = may_begin(&mut state.witness, &state.plan, id, path, reads);
     state.check(checked);
     state.witness.tools.running.push((id.clone(), reads));
+    if path == CHECKED {
+        state.figures.count("checks");
+        if state.chance.below(3) == 0 {
+            state.figures.count("checks failed");
+            return Temper::Fails;
+        }
+    }
     if !state.chance.permille(state.plan.tool_trouble) {
         return Temper::Succeeds;
     }
@@ -197,6 +225,12 @@ fn may_begin(witness: &mut Witness, plan: &Plan, id: &CallId, path: &str, reads:
     if call.result.is_some() {
         return broken(Law::OneEffect, "runs after its result".to_owned());
     }
+    if call.name == control::COMPLETION {
+        if path != CHECKED || !plan.terms.check {
+            return broken(Law::NeverRuns, "runs for a completion".to_owned());
+        }
+        return once_in_order(witness, id, reads);
+    }
     if call.token != path {
         return broken(Law::NeverRuns, format!("is on record with {}", call.token));
     }
@@ -206,9 +240,11 @@ fn may_begin(witness: &mut Witness, plan: &Plan, id: &CallId, path: &str, reads:
         Some(written) if written.quality != Quality::Good || !call.passed => {
             return broken(Law::NeverRuns, format!("was written as {:?}", written.quality));
         }
-        Some(written) if !written.delivered => return broken(Law::NeverRuns, "is of an unfinished answer".to_owned()),
         Some(written) if written.runs >= written.times => {
             return broken(Law::OneEffect, format!("was written {} times and runs once more", written.times));
+        }
+        Some(written) if written.runs >= written.delivered => {
+            return broken(Law::NeverRuns, "is of an unfinished answer".to_owned());
         }
         Some(_) => {}
     }
@@ -219,22 +255,22 @@ fn may_begin(witness: &mut Witness, plan: &Plan, id: &CallId, path: &str, reads:
     let held = |rule: &str| user.always.iter().any(|held| held == rule);
     let allowed = match call.name.as_str() {
         "forbid" => false,
-        "touch" => plan.edits || held("edits") || user.yes.contains(id),
+        "touch" => plan.terms.edits || held("edits") || user.yes.contains(id),
         "fetch" => held(&format!("host={HOST}")) || user.yes.contains(id),
         _ => true,
     };
     if !allowed || call.denied || user.no.contains(id) {
         return broken(Law::Allowed, "runs and nobody allowed it".to_owned());
     }
+    once_in_order(witness, id, reads)
+}
+
+fn once_in_order(witness: &mut Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
     let begun = witness.tools.begun.entry(id.clone()).or_default();
     *begun += 1;
     if *begun > 1 {
-        return broken(Law::OneEffect, "runs twice".to_owned());
+        return Err(Violation { law: Law::OneEffect, seen: format!("{id} runs twice") });
     }
-    in_order(witness, id, reads)
-}
-
-fn in_order(witness: &Witness, id: &CallId, reads: bool) -> Result<(), Violation> {
     let broken = |seen: String| Err(Violation { law: Law::WritesInOrder, seen: format!("{id} {seen}") });
     let running = &witness.tools.running;
     if let Some((other, _)) = running.iter().find(|(_, other)| !other || !reads) {
@@ -267,6 +303,7 @@ fn change(state: &mut State, id: &CallId, path: &str) {
 impl Drop for AtWork {
     fn drop(&mut self) {
         self.scene.with(|state| {
+            state.moment.checking &= !self.checks;
             if !self.ended && !state.crashed() {
                 state.figures.count("tools dropped");
                 if self.changed {

@@ -51,6 +51,9 @@ impl Task {
 
     /// The check is over.
     pub(super) fn checked(&mut self, call: &Call, output: &ToolOutput, effects: &mut Vec<Effect>) {
+        if !output.failed && self.objects(call, effects) {
+            return self.advance(effects);
+        }
         if !output.failed {
             return self.accept(call, effects);
         }

@@ -39,9 +39,7 @@ impl Task {
     }
 
     fn complete(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
-        let objection = self.turn.as_ref().and_then(|turn| turn.objection(&call.id));
-        if let Some(objection) = objection.or_else(|| self.todos_left()) {
-            self.answer(call, Ending::Rejected, format!("Not completed: {objection}."), effects);
+        if self.objects(call, effects) {
             return true;
         }
         if self.settings.completion.check.is_some() {
@@ -50,6 +48,16 @@ impl Task {
             self.accept(call, effects);
         }
         false
+    }
+
+    /// Refuses a completion if something speaks against it. That is asked when it is made, and again when it is taken without a yes:
+    /// the user may have said something in between.
+    pub(super) fn objects(&mut self, call: &Call, effects: &mut Vec<Effect>) -> bool {
+        let objection = self.turn.as_ref().and_then(|turn| turn.objection(&call.id)).or_else(|| self.todos_left());
+        if let Some(objection) = &objection {
+            self.answer(call, Ending::Rejected, format!("Not completed: {objection}."), effects);
+        }
+        objection.is_some()
     }
 
     /// Nothing speaks against it any more.

@@ -114,8 +114,8 @@ impl Task {
         }
         match question {
             Some(Question::Completion { call, .. }) => match self.call(&call).cloned() {
-                Some(call) => self.completed(&call, "Accepted.", effects),
-                None => self.advance(effects),
+                Some(call) if !self.objects(&call, effects) => self.completed(&call, "Accepted.", effects),
+                _ => self.advance(effects),
             },
             Some(Question::Followup { call, .. }) => {
                 if let Some(call) = self.call(&call).cloned() {

@@ -53,6 +53,37 @@ fn last_result(machine: &Machine) -> &CallResult {
 }
 
 #[test]
+fn words_said_while_the_check_runs_are_read_first() {
+    for words in [Input::Said, Input::Steered] {
+        let mut machine = Machine::new(checked(Attended::No));
+        machine.answer(DONE);
+        let Effect::Weigh(call) = machine.open.remove(0) else { panic!("{:?}", machine.open) };
+        machine.step(Input::Weighed(call.clone(), Access::Nothing, Bound::default()));
+        machine.step(words("And the docs?".to_owned()));
+        machine.step(Input::Ran(call, ToolOutput::done("all is well")));
+        assert_eq!(machine.ended(), None);
+        assert_eq!(machine.results(), ["attempt_completion rejected"]);
+        assert!(last_result(&machine).content.contains("the user has said something"), "{:?}", last_result(&machine));
+        machine.open = vec![Effect::Ask];
+        machine.answer(DONE);
+        check(&mut machine, ToolOutput::done("all is well"));
+        assert_eq!(machine.ended(), Some(Outcome::Completed));
+    }
+}
+
+#[test]
+fn who_leaves_after_saying_something_has_accepted_nothing() {
+    let mut machine = Machine::new(settings(Attended::Yes));
+    machine.answer(DONE);
+    machine.step(Input::Said("And the docs?".to_owned()));
+    machine.step(Input::Left);
+    assert_eq!(machine.ended(), None);
+    assert_eq!(machine.results(), ["attempt_completion rejected"]);
+    machine.answer(DONE);
+    assert_eq!(machine.ended(), Some(Outcome::Completed));
+}
+
+#[test]
 fn todos_that_are_left_refuse_a_completion_where_they_must_be_done() {
     let mut machine = Machine::new(with_todos(Attended::No));
     machine.answer(&list("[x] a\n[ ] b\n[-] c\n[ ] d\n[ ] e"));

@@ -41,6 +41,7 @@ pub mod policy;
 mod record;
 mod task;
 mod tool;
+mod trail;
 
 pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
 pub use drive::{Cancel, Driver, Heard, User};
@@ -53,6 +54,8 @@ pub use record::{
     StoreError, TaskId, Verdict, When, Why,
 };
 pub use task::{
-    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,
+    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError, Settings, Task,
+    Totals,
 };
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};
+pub use trail::Trail;

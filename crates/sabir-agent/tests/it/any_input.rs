@@ -2,10 +2,13 @@
 //! call.
 
 use proptest::prelude::*;
-use sabir_agent::{Access, Attended, Bound, Effect, Input, Judge, Record, Reply, Task, ToolOutput, Verdict};
+use sabir_agent::{
+    Access, Attended, Bound, Effect, Input, Judge, Outfit, Record, Reply, Task, ToolOutput, Trail, Verdict,
+};
 use sabir_call::{ArgForm, CallId, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
+use crate::modes::{outfits, within};
 
 /// An input, owned.
 #[derive(Debug, Clone)]
@@ -28,6 +31,7 @@ enum Given {
     Weighed(usize, Access),
     Replied(Reply),
     Ran(usize, bool),
+    Moded(usize),
     Cancel,
     Expired,
     /// The process ends, and another one goes on with the records.
@@ -36,9 +40,12 @@ enum Given {
 
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
 const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
-const NAMES: [&str; 6] = ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question"];
+const NAMES: [&str; 7] =
+    ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question", "switch_mode"];
 
-const ARGUMENTS: [&str; 3] = ["path", "result", "question"];
+const ARGUMENTS: [&str; 4] = ["path", "result", "question", "mode"];
+
+const MODES: [&str; 4] = ["code", "plan", "ask", "nothing"];
 
 fn given() -> impl Strategy<Value = Given> {
     let index = || 0u32..3;
@@ -75,6 +82,7 @@ fn given() -> impl Strategy<Value = Given> {
         5 => reply.prop_map(Given::Replied),
         10 => (0..IDS.len(), any::<bool>()).prop_map(|(id, failed)| Given::Ran(id, failed)),
         20 => any::<bool>().prop_map(Given::Fitting),
+        2 => (0..MODES.len()).prop_map(Given::Moded),
         1 => Just(Given::Cancel),
         1 => Just(Given::Expired),
         2 => Just(Given::Resumed),
@@ -87,7 +95,8 @@ fn error(kind: ModelErrorKind) -> ModelError {
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(Input::Event(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
-    machine.step(Input::Event(Event::ArgDelta { index, text: "a" }));
+    let text = if name == "mode" { MODES[1 + machine.records.len() % 3] } else { "a" };
+    machine.step(Input::Event(Event::ArgDelta { index, text }));
     machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
 }
 
@@ -117,6 +126,15 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
             let argument = if *name < 4 { 0 } else { name - 3 };
             give(machine, &Given::Opened(*index, *id, *name), attended);
             give(machine, &Given::Argument(*index, argument), attended);
+            if NAMES[*name] == "switch_mode" {
+                machine.step(Input::Event(Event::ArgStart {
+                    index: *index,
+                    name: "reason",
+                    form: ArgForm::String,
+                    at: 0,
+                }));
+                machine.step(Input::Event(Event::ArgEnd { index: *index, lead: "", at: 0 }));
+            }
             Input::Event(Event::CallEnd { index: *index, at: 0 })
         }
         Given::Closed(index) => Input::Event(Event::CallEnd { index: *index, at: 0 }),
@@ -129,11 +147,13 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Replied(reply) => Input::Replied(reply.clone()),
         Given::Ran(at, true) => Input::Ran(id(*at), ToolOutput::failed("x")),
         Given::Ran(at, false) => Input::Ran(id(*at), ToolOutput::done("x")),
+        Given::Moded(at) => Input::Moded(MODES[*at].to_owned()),
         Given::Cancel => Input::Cancel,
         Given::Expired => Input::Expired,
         Given::Resumed => {
-            if let Ok(task) = Task::replay(machine.records.clone(), settings(attended)) {
-                machine.task = task;
+            let mode = Trail::of(&machine.records).mode().to_owned();
+            if let Ok(task) = Task::replay(machine.records.clone(), within(&mode, attended)) {
+                machine.task = task.among(roomy());
                 machine.open.clear();
             }
             return;
@@ -167,21 +187,28 @@ fn check_records(records: &[Record]) {
     }
 }
 
+/// Modes whose models have room for anything: nothing is compacted.
+fn roomy() -> Vec<Outfit> {
+    outfits().into_iter().map(|outfit| Outfit { window: None, ..outfit }).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), attended in any::<bool>()) {
         let attended = if attended { Attended::Yes } else { Attended::No };
-        let (task, first) = Task::new(start(), settings(attended));
-        let mut machine = Machine { task, records: vec![first], open: Vec::new() };
+        let (task, first) = Task::new(start(), within("code", attended));
+        let mut machine = Machine { task: task.among(roomy()), records: vec![first], open: Vec::new() };
         for one in &given {
             give(&mut machine, one, attended);
             machine.check_history();
             check_records(&machine.records);
         }
         // What can be asked of a model at the end is as whole.
-        if let Ok(mut again) = Task::replay(machine.records.clone(), settings(attended)) {
+        let trail = Trail::of(&machine.records);
+        prop_assert_eq!(trail.mode(), machine.task.trail().mode());
+        if let Ok(mut again) = Task::replay(machine.records.clone(), within(trail.mode(), attended)) {
             prop_assert_eq!(again.history(), machine.task.history());
             again.step(Input::Cancel);
             prop_assert_eq!(&*again.request().messages, again.history());

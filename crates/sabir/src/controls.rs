@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exit::{Exit, Failure};
-use crate::print;
+use crate::{modes, print};
 
 /// The longest line; one that is longer is left out.
 const MAX_LINE: u64 = 16 << 20;
@@ -29,6 +29,8 @@ enum Line {
         #[serde(default)]
         steer: bool,
     },
+    /// Another mode.
+    Mode { mode: String },
     /// The task is to end.
     Cancel {},
     /// That call may run.
@@ -76,6 +78,7 @@ pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
                     exit: Exit::Interrupted,
                 });
             }
+            Line::Mode { .. } => lines.refuse("there is no task yet; --mode says in which mode it begins"),
             Line::Approve { .. } | Line::Deny { .. } | Line::Answer { .. } => lines.refuse(NO_QUESTION),
         }
     }
@@ -85,12 +88,12 @@ pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
 const NO_QUESTION: &str = "no question about that call is open";
 
 impl Controls {
-    /// Reads on in a thread of its own, until the input or the process ends.
-    pub(crate) fn listen(lines: Lines) -> Self {
+    /// Reads on in a thread of its own, until the input or the process ends. `modes`: those that can be switched to.
+    pub(crate) fn listen(lines: Lines, modes: Vec<String>) -> Self {
         let (sender, ears) = unbounded_channel();
         let open = Arc::new(Mutex::new(None));
         let asked = Arc::clone(&open);
-        std::thread::spawn(move || read_all(lines, &asked, &sender));
+        std::thread::spawn(move || read_all(lines, &asked, &sender, &modes));
         Self { open, ears: Some(ears) }
     }
 
@@ -162,8 +165,17 @@ fn skip_line(input: &mut impl BufRead) {
     }
 }
 
-fn read_all(mut lines: Lines, open: &Mutex<Option<Open>>, sender: &UnboundedSender<Heard>) {
-    while let Some(line) = lines.next() {
+fn read_all(mut lines: Lines, open: &Mutex<Option<Open>>, sender: &UnboundedSender<Heard>, modes: &[String]) {
+    while let Some(mut line) = lines.next() {
+        if let Line::Mode { mode } = &mut line {
+            match modes::named(mode, modes) {
+                Ok(name) => *mode = name,
+                Err(why) => {
+                    lines.refuse(&why);
+                    continue;
+                }
+            }
+        }
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         match heard(line, &mut open) {
             // Nobody listens once the task is over.
@@ -185,6 +197,8 @@ fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
             *open = None;
             return Ok(Heard::Steered(text));
         }
+        // A question that it makes another one of is asked anew.
+        Line::Mode { mode } => return Ok(Heard::Moded(mode)),
         Line::Cancel {} => {
             *open = None;
             return Ok(Heard::Cancelled);

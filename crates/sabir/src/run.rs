@@ -16,10 +16,11 @@ use crate::config::{self, Chosen, Config};
 use crate::controls::{Controls, Lines};
 use crate::exit::{Exit, Failure};
 use crate::lines::EventLines;
+use crate::modes::{Begun, Routed};
 use crate::screen::{Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
-use crate::{controls, print, sandbox, spent, typed};
+use crate::{controls, modes, print, sandbox, spent, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         let mut lines = controlled(output)?;
         if words.trim().is_empty() {
             // As for a user: who has no model hears of it first.
-            Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+            has_model(options)?;
             words = controls::first_message(&mut lines)?;
         }
         return begin(options, words, output, tape, Some(lines));
@@ -61,7 +62,7 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
         return begin(options, prompt, None, &TapeOptions::default(), None);
     }
     // Whoever has no model should hear of it before he has typed anything.
-    Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+    has_model(options)?;
     print::err("What is to be done? (one line, then Enter)\n> ");
     let read = typed::first_line();
     let line = read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
@@ -69,6 +70,13 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
     begin(options, line.trim().to_owned(), None, &TapeOptions::default(), None)
+}
+
+/// Whether there is a model for a new task.
+fn has_model(options: &TaskOptions) -> Result<(), Failure> {
+    let config = Config::load(options.config.as_deref())?;
+    let own = || modes::model_of(&config, task::first_mode(options, &config));
+    config.choose(options.model.as_deref().or_else(own)).map(drop)
 }
 
 /// The control lines, which only whoever reads the events can write.
@@ -91,7 +99,8 @@ fn begin(
     }
     let config = Config::load(options.config.as_deref())?;
     let patience = config.patience()?;
-    let chosen = config.choose(options.model.as_deref())?;
+    let mode = task::first_mode(options, &config);
+    let chosen = config.choose(options.model.as_deref().or_else(|| modes::model_of(&config, mode)))?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
@@ -99,12 +108,14 @@ fn begin(
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
+    let begun = Begun { mode, model: &chosen.name, protocol: &protocol };
+    let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?;
     let attended = attended(output, lines.as_ref());
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
-    let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
+    watch(&bench, &mut open, &model, tape, user(output, lines, patience, &bench))
 }
 
 /// `sabir resume`.
@@ -140,8 +151,13 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         )));
     }
     check_protocol(start, options)?;
-    let options = &task::kept_mode(start, options);
-    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let options = &task::kept_mode(&records, options);
+    let mode = task::first_mode(options, &config);
+    let begun = Begun { mode: task::begun_mode(start), model: &start.model, protocol: &start.protocol };
+    let (chosen, note) = modes::chosen(mode, begun, &config, options)?;
+    if let Some(note) = note {
+        print::err(&print::visible(&format!("sabir: mode {mode}: {note}\n")));
+    }
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,
         jobs: task::jobs(&folder, &id),
@@ -149,6 +165,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         sandbox: Sandbox::new(Level::Off),
     };
     let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
+    let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?;
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));
@@ -158,10 +175,10 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         }
         error => Failure::usage(format!("{id}: {error}")),
     })?;
-    let task = task.within(bench.context.clone());
+    let task = task.within(bench.context.clone()).among(bench.modes.outfits());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
-    let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
+    watch(&bench, &mut open, &model, tape, user(output, lines, patience, &bench))
 }
 
 /// A resumed task is locked to its protocol.
@@ -183,18 +200,24 @@ fn check_protocol(start: &Start, options: &TaskOptions) -> Result<(), Failure> {
 
 /// The model with a recorder around it, if one is wanted.
 fn taped(
+    bench: &Bench,
     chosen: &Chosen,
     tape: &TapeOptions,
     told: Told,
     output: Option<Output>,
-) -> Result<(Renewing<HttpModel>, Tape), Failure> {
+) -> Result<(Routed<Renewing<HttpModel>>, Tape), Failure> {
     let Some(file) = &tape.record else {
-        return Ok((chosen.model(move |model| tell_retries(model, output)), Tape::Without));
+        let model = |chosen: &Chosen| chosen.model(move |model| tell_retries(model, output));
+        return Ok((bench.modes.routed(model(chosen), model), Tape::Without));
     };
     let told = Told { renews: chosen.renews(), ..told };
     let recorder = cassette::record(&chosen.plain(), file, &told)?;
     let tape = Tape::recording(recorder.clone());
-    Ok((chosen.model(move |model| tell_retries(model.recorded_by(&recorder), output)), tape))
+    let model = |chosen: &Chosen| {
+        let recorder = recorder.clone();
+        chosen.model(move |model| tell_retries(model.recorded_by(&recorder), output))
+    };
+    Ok((bench.modes.routed(model(chosen), model), tape))
 }
 
 /// `sabir resume --replay`: the cassette holds what had happened before.
@@ -218,10 +241,11 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         return Err(Failure::usage(format!("the cassette was recorded with the model `{recorded}`")));
     }
     check_protocol(&told.start, options)?;
-    let options = &task::kept_mode(&told.start, options);
+    let options = &task::kept_mode(std::iter::once(&Record::Started(told.start.clone())).chain(&told.records), options);
     let config = Config::load(options.config.as_deref())?;
     let patience = config.patience()?;
     let bench = Bench::replaying(options, &config, &told, cassette.results.clone())?;
+    let bench = bench.among_recorded(&config, task::begun_mode(&told.start), (&told.model, &told.modes))?;
     let (model, tape) = cassette::play(cassette, told.renews, move |model| tell_retries(model, output))?;
     if let (Tape::Playing(player, _), None) = (&tape, bench.max_time) {
         let cancel = bench.cancel.clone();
@@ -235,9 +259,9 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     } else {
         (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
     };
-    let task = task.within(bench.context.clone());
+    let task = task.within(bench.context.clone()).among(bench.modes.outfits());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, tape, user(output, None, patience))
+    watch(&bench, &mut open, &model, tape, user(output, None, patience, &bench))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -264,12 +288,13 @@ fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
 }
 
 /// The right eyes for a task.
-fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>) -> Watcher {
+fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>, bench: &Bench) -> Watcher {
+    let modes = bench.modes.names();
     let user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines::new(lines.map(Controls::listen), patience)),
+        Some(Output::Events) => Box::new(EventLines::new(lines.map(|lines| Controls::listen(lines, modes)), patience)),
         Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new(patience)),
+        None => Box::new(Terminal::new(patience, modes)),
     };
     (output, user)
 }

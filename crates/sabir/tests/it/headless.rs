@@ -15,7 +15,7 @@ const NATIVE: Way = WAYS[1];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A task with a program at the other end of its pipes.
-struct Desk {
+pub(crate) struct Desk {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -32,7 +32,7 @@ fn read(stream: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Desk {
-    fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
+    pub(crate) fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
         let mut command = world.sabir_with(provider);
         command.args(["run", "--model", NATIVE.model(), "--output", "events", "--control"]).args(arguments);
         Self::of(command)
@@ -44,7 +44,7 @@ impl Desk {
         Self { input: child.stdin.take(), child, lines, complaints, seen: Vec::new() }
     }
 
-    fn say(&mut self, line: Value) {
+    pub(crate) fn say(&mut self, line: Value) {
         self.say_raw(&line.to_string());
     }
 
@@ -53,7 +53,7 @@ impl Desk {
     }
 
     /// Waits for the event of that kind.
-    fn wait_for(&mut self, kind: &str) -> Value {
+    pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {kind}: {:?}", self.seen));
             let event = checked(&line);
@@ -65,7 +65,7 @@ impl Desk {
     }
 
     /// Waits until standard error says so.
-    fn wait_to_hear(&mut self, words: &str) {
+    pub(crate) fn wait_to_hear(&mut self, words: &str) {
         loop {
             let line = self.complaints.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("`{words}` is not said"));
             if line.contains(words) {
@@ -74,8 +74,14 @@ impl Desk {
         }
     }
 
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// The outcome and the code.
-    fn end(mut self) -> (String, i32) {
+    pub(crate) fn end(mut self) -> (String, i32) {
         let ended = self.wait_for("ended");
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         (ended["outcome"].as_str().unwrap().to_owned(), code)

@@ -45,6 +45,7 @@ mod recordings;
 mod repairs;
 mod sandboxes;
 mod secrets;
+mod switching;
 mod tools;
 mod tour;
 mod trust;

@@ -1,10 +1,12 @@
 //! Control calls: calls that speak to the task itself rather than to the world.
 //!
 //! Each has a file with what a model reads of it, and what its arguments mean. What the machine does about one stands in
-//! `task/completion.rs` and `task/todos.rs`.
+//! `task/completion.rs`, `task/todos.rs` and
+//! `task/modes.rs`.
 
 mod ask;
 mod completion;
+mod mode;
 mod subtask;
 mod todo;
 
@@ -13,23 +15,30 @@ use serde_json::{Map, Value};
 
 pub use ask::FOLLOWUP;
 pub use completion::COMPLETION;
+pub use mode::SWITCH;
+pub(crate) use mode::wanted;
 pub use subtask::{Delegation, DelegationError, SUBTASK};
 pub use todo::{TODOS, Todo, TodoError, TodoState, Todos};
 
-/// The control calls, as the model is offered them.
+/// The control calls that every model is offered.
 pub fn specs() -> [ToolSpec; 3] {
     [todo::spec(), ask::spec(), completion::spec()]
 }
 
+/// Those that are offered only in some modes, and understood in all.
+pub fn rare_specs() -> [ToolSpec; 1] {
+    [mode::spec()]
+}
+
 /// The control calls that have one, with their Markdown: what they do, what they take, and the exact words of their results.
 #[must_use]
-pub fn manuals() -> [(&'static str, &'static str); 3] {
-    [(TODOS, todo::MANUAL), (COMPLETION, completion::MANUAL), (SUBTASK, subtask::MANUAL)]
+pub fn manuals() -> [(&'static str, &'static str); 4] {
+    [(TODOS, todo::MANUAL), (SWITCH, mode::MANUAL), (COMPLETION, completion::MANUAL), (SUBTASK, subtask::MANUAL)]
 }
 
 /// Whether the machine answers calls of that name itself.
 pub fn is_control(name: &str) -> bool {
-    matches!(name, COMPLETION | FOLLOWUP | TODOS)
+    matches!(name, COMPLETION | FOLLOWUP | TODOS | SWITCH)
 }
 
 /// `new_task`, as a model is offered it where subtasks are possible: by [`NewTask`](crate::NewTask), which does its work.

@@ -47,6 +47,8 @@ pub enum Heard {
     Steered(String),
     /// The answer to the question about that call. It changes nothing if that question is not open.
     Replied(CallId, Reply),
+    /// Another mode, by its name: [`Input::Moded`].
+    Moded(String),
     /// Nobody can be asked any more: [`Input::Left`].
     Left,
     /// The task is to end: [`Input::Cancel`].
@@ -251,7 +253,7 @@ impl Driver<'_> {
             match heard {
                 // No question is open.
                 Heard::Replied(..) => {}
-                Heard::Said(_) | Heard::Left => {
+                Heard::Said(_) | Heard::Moded(_) | Heard::Left => {
                     let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
                     for effect in desk.1.step(heard.input()) {
                         let Effect::Keep(record) = effect else { continue };
@@ -362,6 +364,7 @@ impl Heard {
             Self::Said(text) => Input::Said(text),
             Self::Steered(text) => Input::Steered(text),
             Self::Replied(_, reply) => Input::Replied(reply),
+            Self::Moded(mode) => Input::Moded(mode),
             Self::Left => Input::Left,
             Self::Cancelled => Input::Cancel,
         }

@@ -42,6 +42,7 @@ mod record;
 mod subtask;
 mod task;
 mod tool;
+mod trail;
 
 pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
 pub use drive::{Cancel, Driver, Heard, User};
@@ -55,7 +56,8 @@ pub use record::{
 };
 pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
 pub use task::{
-    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, SubtaskLimits,
-    Task, Totals,
+    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError, Settings,
+    SubtaskLimits, Task, Totals,
 };
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};
+pub use trail::Trail;

@@ -93,11 +93,16 @@ pub enum Group {
     Fetch,
     /// Calling the tools of MCP servers.
     Server,
+    /// Giving work to subtasks.
+    Delegate,
+    /// Switching to another mode by the model's own call. The user can always switch.
+    Switch,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server];
+    pub const ALL: [Self; 7] =
+        [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server, Self::Delegate, Self::Switch];
 
     /// Its name in a configuration.
     pub fn name(self) -> &'static str {
@@ -107,6 +112,21 @@ impl Group {
             Self::Command => "command",
             Self::Fetch => "fetch",
             Self::Server => "server",
+            Self::Delegate => "delegate",
+            Self::Switch => "switch",
+        }
+    }
+
+    /// What can be done where it is there, in words that stand behind "can".
+    fn does(self) -> &'static str {
+        match self {
+            Self::Read => "read files",
+            Self::Edit => "change files",
+            Self::Command => "run commands",
+            Self::Fetch => "fetch documents",
+            Self::Server => "call tools of servers",
+            Self::Delegate => "give work to subtasks",
+            Self::Switch => "switch modes",
         }
     }
 
@@ -119,7 +139,7 @@ impl Group {
 impl Mode {
     /// The built-in modes; the first is the usual one.
     pub fn built_in() -> Vec<Self> {
-        use Group::{Command, Edit, Fetch, Read, Server};
+        use Group::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
         let mode = |name: &str, about: &str, groups: &[Group], write: &[&str], instructions: &str| Self {
             name: name.to_owned(),
             about: about.to_owned(),
@@ -132,7 +152,7 @@ impl Mode {
             mode(
                 "plan",
                 "look and think, change nothing: files, and commands that only read",
-                &[Read, Command, Fetch, Server],
+                &[Read, Command, Fetch, Server, Switch],
                 &[],
                 "Find out what has to be known and say how the task is to be done: which files change, how, and how that is checked. \
                  You cannot change anything in this mode; complete with the plan.",
@@ -140,14 +160,14 @@ impl Mode {
             mode(
                 "docs",
                 "change documents only (Markdown, reStructuredText, AsciiDoc, text), run commands that only read",
-                &[Read, Edit, Command, Fetch, Server],
+                &[Read, Edit, Command, Fetch, Server, Switch],
                 &["**/*.md", "**/*.mdx", "**/*.markdown", "**/*.rst", "**/*.adoc", "**/*.txt"],
                 "You may change documents only. Hold what they say against the code, which you can read.",
             ),
             mode(
                 "ask",
                 "answer questions: files and documents, no commands",
-                &[Read, Fetch, Server],
+                &[Read, Fetch, Server, Switch],
                 &[],
                 "Answer the question; complete with the answer. You cannot change files or run commands in this mode.",
             ),
@@ -158,6 +178,16 @@ impl Mode {
                 &[],
                 "Find the cause before you change anything: name what could be wrong, look for what tells the guesses apart, and \
                  show the fault happening. Then make the smallest change that removes the cause, and show that it does.",
+            ),
+            mode(
+                "orchestrator",
+                "divide a large task among subtasks: read and delegate, change nothing itself",
+                &[Read, Fetch, Delegate, Switch],
+                &[],
+                "Divide the task into parts that can be done and checked one by one, and give each to a subtask with new_task: in the \
+                 mode that fits it, with everything that it has to know, since it sees nothing of this task, and with what it is to \
+                 report. Read what you need to divide well. Look at each result before you build on it, and complete with what was \
+                 done in all. You change nothing yourself in this mode.",
             ),
         ]
     }
@@ -180,6 +210,38 @@ impl Mode {
         format!("\nMode: {}. {}\n", self.name, self.instructions.trim())
     }
 
+    /// What the model is told when this becomes its mode.
+    pub(crate) fn entered(&self) -> String {
+        let Self { name, about, instructions, .. } = self;
+        let about = if about.is_empty() { String::new() } else { format!(": {about}") };
+        let limit = if self.write.is_empty() { String::new() } else { format!(" It changes only {}.", self.writes()) };
+        let instructions = instructions.trim();
+        let instructions = if instructions.is_empty() { String::new() } else { format!(" {instructions}") };
+        format!("The mode is now `{name}`{about}.{limit}{instructions}")
+    }
+
+    /// What can be done in it and not in the other, in words that stand behind "can"; nothing if it permits no more.
+    pub fn beyond(&self, other: &Self) -> Vec<String> {
+        let mut more = Vec::new();
+        for group in self.groups.iter().filter(|group| !other.has(**group)) {
+            more.push(match group {
+                Group::Edit if !self.write.is_empty() => format!("change {}", self.writes()),
+                group => group.does().to_owned(),
+            });
+        }
+        if self.has(Group::Edit) && other.has(Group::Edit) && !other.write.is_empty() {
+            if self.write.is_empty() {
+                more.push("change any file".to_owned());
+            } else if !self.write.iter().all(|pattern| other.write.contains(pattern)) {
+                more.push(format!("change {}", self.writes()));
+            }
+        }
+        if self.has(Group::Command) && other.has(Group::Command) && self.changes_freely() && !other.changes_freely() {
+            more.push("run commands that change something".to_owned());
+        }
+        more
+    }
+
     /// The files that may be changed, in words.
     pub fn writes(&self) -> String {
         self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -195,12 +257,9 @@ impl Mode {
         self.has(Group::Edit) && self.write.is_empty()
     }
 
-    /// Whether its tasks may hand work to subtasks in the other mode: any where nothing is denied by it, else one that allows no more.
+    /// Whether its tasks may hand work to subtasks in the other mode: any where that is what it is for, else one that allows no more.
     pub fn delegates(&self, other: &Self) -> bool {
-        let has = |group: &Group| self.has(*group);
-        let free = Group::ALL.iter().all(has) && self.write.is_empty();
-        let same_files = self.write.is_empty() || self.write == other.write || !other.has(Group::Edit);
-        free || other.groups.iter().all(has) && same_files
+        self.has(Group::Delegate) || other.beyond(self).is_empty()
     }
 
     /// Why an access is none of this mode's, if it is not. Commands that may do more than read are judged by whoever can tell.
@@ -228,6 +287,36 @@ impl Mode {
 mod tests {
     use super::*;
 
+    fn mode(name: &str) -> Mode {
+        Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+    }
+
+    #[test]
+    fn what_a_mode_permits_beyond_another() {
+        let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.beyond(from), expected);
+        for any in Mode::built_in() {
+            check(&any, &mode("code"), &[]);
+            check(&any, &any, &[]);
+        }
+        let plan = mode("plan");
+        check(&mode("ask"), &plan, &[]);
+        check(&mode("docs"), &plan, &[&format!("change {}", mode("docs").writes())]);
+        let all = ["change files", "give work to subtasks", "run commands that change something"];
+        check(&mode("code"), &plan, &all);
+        check(&mode("plan"), &mode("orchestrator"), &["run commands", "call tools of servers"]);
+        check(
+            &mode("code"),
+            &mode("docs"),
+            &["give work to subtasks", "change any file", "run commands that change something"],
+        );
+        let write = |globs: &[&str]| Mode {
+            write: globs.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
+            ..mode("docs")
+        };
+        check(&write(&["a/**"]), &write(&["a/**", "b/**"]), &[]);
+        check(&write(&["a/**", "c"]), &write(&["a/**", "b/**"]), &["change a/**, c"]);
+    }
+
     #[test]
     fn a_mode_hands_on_no_more_than_it_has() {
         let check = |own: &str, others: &[&str]| {
@@ -237,8 +326,8 @@ mod tests {
                 all.iter().filter(|other| own.delegates(other)).map(|mode| mode.name.as_str()).collect();
             assert_eq!(found, others, "{}", own.name);
         };
-        check("code", &["code", "plan", "docs", "ask", "debug"]);
-        check("debug", &["code", "plan", "docs", "ask", "debug"]);
+        let all = ["code", "plan", "docs", "ask", "debug", "orchestrator"];
+        ["code", "debug", "orchestrator"].iter().for_each(|own| check(own, &all));
         check("plan", &["plan", "ask"]);
         check("docs", &["plan", "docs", "ask"]);
         check("ask", &["ask"]);

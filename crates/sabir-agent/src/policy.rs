@@ -36,6 +36,7 @@ mod place;
 mod programs;
 mod scripts;
 mod simple;
+mod switch;
 mod word;
 mod wrappers;
 
@@ -67,6 +68,8 @@ pub struct Rules {
     wary: Option<String>,
     /// What may be done at all.
     mode: Option<Arc<Mode>>,
+    /// The modes that a task may switch to.
+    modes: Vec<String>,
     /// These very command lines.
     exact: Vec<String>,
     allow: Vec<Pattern>,
@@ -91,8 +94,8 @@ pub enum RuleError {
     /// Of what is approved as a whole.
     #[error(
         "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `all`, `none`, `command=LINE` for one exact command \
-         line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, or `kind=NAME` for a kind of command, as \
-         `sabir policy explain` proposes it"
+         line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, `mode=NAME` for a switch to a mode, or \
+         `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
     )]
     Approval(String),
     /// Of a pattern.
@@ -157,7 +160,7 @@ pub fn needs(command: &str, facts: &Facts) -> Needs {
 
 impl Rules {
     /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `network`, `command=LINE`,
-    /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`.
+    /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, `mode=NAME`.
     ///
     /// # Errors
     /// Any other word, named in the error.
@@ -165,6 +168,9 @@ impl Rules {
         let wrong = || RuleError::Approval(rule.to_owned());
         match rule.split_once('=') {
             Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
+            Some(("mode", name)) if !name.trim().is_empty() => {
+                self.modes.push(Mode::usual_name(name.trim()).to_owned())
+            }
             Some(("host" | "kind" | "mcp", name)) if !name.trim().is_empty() => {
                 self.add(RuleKind::Allow, rule).map_err(|_| wrong())?;
             }

@@ -290,6 +290,16 @@ pub enum Shift {
     Compacted(Box<Compacted>),
     /// The last compaction is undone.
     Restored,
+    /// The user has switched to another mode, or resumed the task in it.
+    Moded {
+        /// The mode.
+        mode: String,
+        /// What the model is told of that.
+        told: String,
+        /// When it reads that. The mode holds at once.
+        #[serde(default, skip_serializing_if = "When::is_next")]
+        when: When,
+    },
 }
 
 /// A compaction.

@@ -19,6 +19,7 @@ mod cycles;
 mod digest;
 mod failure;
 mod limits;
+mod modes;
 mod past;
 mod subtask;
 #[cfg(test)]
@@ -47,6 +48,8 @@ pub use check::Conditions;
 pub use compaction::{Filling, Preview};
 use counts::Counts;
 pub use limits::{Limits, SubtaskLimits};
+use modes::Modes;
+pub use modes::Outfit;
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
@@ -99,6 +102,8 @@ pub enum Input<'a> {
     /// As `Said`, but at once: the answer that is being written, the calls that have not begun and the open question are given
     /// up. Tools that run go on, and the model is asked when they are done.
     Steered(String),
+    /// The user switches to that mode. It holds at once, and what is asked about is judged anew; a name that is none changes nothing.
+    Moded(String),
     /// From now on nobody can be asked ([`Attended::No`]). What is asked about is denied.
     Left,
     /// A piece of the answer.
@@ -170,6 +175,7 @@ pub struct Task {
     counts: Counts,
     totals: Totals,
     listed: Listed,
+    modes: Modes,
     question: Option<Question>,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
@@ -241,6 +247,7 @@ impl Task {
             counts: Counts::default(),
             totals: Totals::default(),
             listed: Listed::default(),
+            modes: Modes::default(),
             question: None,
             stop: None,
             waiting: Vec::new(),
@@ -299,6 +306,7 @@ impl Task {
             (Phase::Paused, Input::Restore) => self.restore(&mut effects),
             (_, Input::Said(text)) => self.said(text, &mut effects),
             (_, Input::Steered(text)) => self.steered(text, &mut effects),
+            (_, Input::Moded(mode)) => self.moded(&mode, &mut effects),
             (_, Input::Left) => self.left(&mut effects),
             (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
                 self.summarised(why, input, &mut effects);
@@ -324,6 +332,7 @@ impl Task {
 
     /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
     fn apply(&mut self, record: &Record) {
+        self.modes.trail.note(record);
         match record {
             Record::Started(start) => self.take_start(start),
             Record::Said { by, text, when } => {
@@ -433,6 +442,7 @@ impl Task {
         self.phase = Phase::Acting;
         let waits = self.history().last().is_some_and(|message| message.role == Role::User);
         self.tell_context(effects);
+        self.tell_mode(effects);
         if self.turn.is_some() {
             self.reopen();
             self.give_up_running("Sabir was stopped while this ran. It may have happened in full, in part, or not at all: look before you repeat it.", effects);
@@ -443,6 +453,7 @@ impl Task {
 
     /// Asks the model, unless a limit says otherwise.
     fn ask(&mut self, effects: &mut Vec<Effect>) {
+        self.settle();
         if let Some(message) = self.turn_limit().or_else(|| self.token_limit()).or_else(|| self.cost_limit()) {
             return self.end(Outcome::Limit, &message, effects);
         }

@@ -161,20 +161,47 @@ impl Registry {
     /// # Errors
     /// Two tools of one name, or a spec that no model could be offered.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolError> {
-        Self::offering(tools, &|_| true)
+        Self::offering(tools, &|name| !crate::control::is_control(name))
     }
 
-    /// As [`new`](Self::new), but of the tools only those are offered that fit, by their names.
+    /// As [`new`](Self::new), but of the tools, and of the control calls that not every mode has, only those are offered that fit, by
+    /// their names.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn offering(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
-        let is_offered = |tool: &dyn Tool| tool.offered() && fits(&tool.spec().name);
-        let specs =
-            |offered| tools.iter().filter(move |tool| is_offered(tool.as_ref()) == offered).map(|tool| tool.spec());
-        let set =
-            ToolSet::with_unoffered(specs(true).chain(crate::control::specs()).collect(), specs(false).collect())?;
-        Ok(Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(), set })
+        let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
+        let registry = Self { tools, set: ToolSet::default() };
+        let set = registry.offer(fits)?;
+        Ok(Self { set, ..registry })
+    }
+
+    /// What a model is offered of these tools where only those are that fit.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn offer(&self, fits: &dyn Fn(&str) -> bool) -> Result<ToolSet, ToolError> {
+        let tools = self.tools.iter().map(|(_, tool)| (tool.spec(), tool.offered()));
+        let (mut shown, mut known) = (Vec::new(), Vec::new());
+        for (spec, offered) in tools {
+            let list = if offered && fits(&spec.name) { &mut shown } else { &mut known };
+            list.push(spec);
+        }
+        shown.extend(crate::control::specs());
+        for spec in crate::control::rare_specs() {
+            let list = if fits(&spec.name) { &mut shown } else { &mut known };
+            list.push(spec);
+        }
+        ToolSet::with_unoffered(shown, known)
+    }
+
+    /// The same tools, of which one is not offered.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn without(&self, name: &str) -> Result<Self, ToolError> {
+        let offered: Vec<_> = self.set.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
+        Ok(Self { tools: self.tools.clone(), set: self.offer(&|name| offered.iter().any(|own| own == name))? })
     }
 
     /// What the model is offered.

@@ -32,7 +32,8 @@ mod hiding;
 mod reach;
 mod walk;
 
-/// What may not be seen and what may not be written. Set once, with [`Workspace::bounded`].
+/// What may not be seen and what may not be written. Set with [`Workspace::bounded`], and changed with
+/// [`Workspace::rebound`].
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
     /// Names of the files that say what is hidden, in every folder.
@@ -184,8 +185,8 @@ impl Bounds {
 impl Workspace {
     /// The same folder within bounds. They hold for its files, not for commands: see [`hidden`](Self::hidden) for those.
     #[must_use]
-    pub fn bounded(mut self, bounds: Bounds) -> Self {
-        self.set_bounds(bounds);
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        self.rebound(bounds);
         self
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, FileTypeExt, MetadataExt, OpenOptions, OpenOptionsExt};
@@ -51,7 +51,7 @@ pub struct Workspace {
     /// Folders already cleared of temporary files that a killed process left.
     swept: Mutex<HashSet<PathBuf>>,
     /// What holds for every look and every write.
-    bounds: Bounds,
+    bounds: RwLock<Arc<Bounds>>,
     /// The repositories whose programs git may run.
     pub(crate) trust: Trust,
 }
@@ -96,7 +96,7 @@ impl Workspace {
         let fail = |error| WorkspaceError::from_io("open", root.display(), error);
         let canonical = root.canonicalize().map_err(fail)?;
         let dir = Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(fail)?;
-        let (given, bounds, trust) = (root.to_path_buf(), Bounds::new(), Trust::default());
+        let (given, bounds, trust) = (root.to_path_buf(), RwLock::default(), Trust::default());
         Ok(Self { dir, root: canonical, given, swept: Mutex::default(), bounds, trust })
     }
 
@@ -180,7 +180,7 @@ impl Workspace {
     /// [`WorkspaceError::Missing`], [`LinkLeaves`](WorkspaceError::LinkLeaves), [`LinkLoop`](WorkspaceError::LinkLoop),
     /// [`Hidden`](WorkspaceError::Hidden) or [`Io`](WorkspaceError::Io).
     pub fn metadata(&self, path: &WorkPath) -> Result<FileInfo, WorkspaceError> {
-        if self.bounds.hides() {
+        if self.bounds().hides() {
             return self.reach(path, "look at").map(|reached| reached.info());
         }
         self.unmasked(path)?;
@@ -197,12 +197,14 @@ impl Workspace {
         &self.dir
     }
 
-    pub(crate) fn bounds(&self) -> &Bounds {
-        &self.bounds
+    pub(crate) fn bounds(&self) -> Arc<Bounds> {
+        Arc::clone(&self.bounds.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
+    /// Changes what may be seen and written from now on, for everybody who has this workspace. What is under way may still be held to
+    /// what it was.
+    pub fn rebound(&self, bounds: Bounds) {
+        *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
     }
 
     /// What stands in place of a missing name as long as a command runs in a sandbox is not there.
@@ -214,7 +216,7 @@ impl Workspace {
     /// Opens a file that is regular both before and after the opening: before, because opening a device can have effects of
     /// its own; after, because it may have been replaced in between.
     pub(crate) fn open_regular(&self, path: &WorkPath) -> Result<std::fs::File, WorkspaceError> {
-        if self.bounds.hides() {
+        if self.bounds().hides() {
             return self.reach(path, "read")?.open(path);
         }
         let fail = |error| WorkspaceError::from_io("read", path, error);

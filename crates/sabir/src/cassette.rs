@@ -4,7 +4,7 @@
 //! events: how the task began, in which folder, under which limits, and for a resumed one what had happened before. What may be
 //! done is not among it: a cassette can approve nothing.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::future::Future;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::exit::Failure;
+use crate::modes::ToldMode;
 use crate::print;
 
 /// What a replay needs beyond what was asked and answered.
@@ -48,6 +49,9 @@ pub(crate) struct Told {
     /// What it was told of its place, and the room there was.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub(crate) context: Context,
+    /// The modes whose model is another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) modes: BTreeMap<String, ToldMode>,
     /// Of a resumed task: what had happened before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) records: Vec<Record>,

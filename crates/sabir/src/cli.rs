@@ -45,7 +45,8 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) task: TaskOptions,
     /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed. Lines typed while
-    /// it works are read in their turn, `/now WORDS` at once; `/quit` leaves when it is your turn.
+    /// it works are read in their turn, `/now WORDS` at once; `/mode NAME` switches the mode; `/quit` leaves
+    /// when it is your turn.
     pub(crate) words: Vec<String>,
 }
 

@@ -43,8 +43,8 @@
 //! dialect = "cline"
 //!
 //! [modes.review]                    # a mode of your own
-//! tools = ["read", "command"]       # of read, edit, command, fetch, server; `write = ["docs/**"]` limits edit
-//! instructions = "Review."          # and `about` for the list
+//! tools = ["read", "command"]       # docs/modes.md has all; `write = ["docs/**"]` limits edit
+//! instructions = "Review."          # and `about` for the list; `model = "box/NAME"` for what is done in it
 //!
 //! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
 //! to = "box/NAME"
@@ -135,7 +135,7 @@ pub(crate) struct Chosen {
     /// What it costs there.
     pub(crate) prices: Prices,
     catalogue: Catalogue,
-    reached: Reached,
+    pub(crate) reached: Reached,
 }
 
 /// The configuration file: the named one, or the one in its usual place, if there is a home.

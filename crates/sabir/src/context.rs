@@ -3,7 +3,8 @@
 //! The task does not go on here: nothing is run, and but for a summary nobody is asked.
 
 use sabir_agent::{
-    Attended, Author, Compacted, Effect, Filling, Input, Outcome, Preview, Record, Shift, Store, Task, TaskId,
+    Attended, Author, Compacted, Effect, Filling, Input, Outcome, Preview, Record, Shift, Start, Store, Task, TaskId,
+    Trail,
 };
 use sabir_call::{Event, Model};
 use sabir_journal::Journal;
@@ -11,10 +12,11 @@ use sabir_workspace::{Level, Sandbox};
 use serde_json::{Value, json};
 
 use crate::cli::{ContextArguments, TaskOptions, Whole};
-use crate::config::{self, Config};
+use crate::config::{self, Chosen, Config};
 use crate::exit::{Exit, Failure};
+use crate::modes::Begun;
 use crate::task::{self, Bench, Means};
-use crate::{print, spent};
+use crate::{modes, print, spent};
 
 /// `sabir context`.
 pub(crate) fn context(arguments: &ContextArguments) -> Result<Exit, Failure> {
@@ -52,7 +54,7 @@ fn replayed(records: Vec<Record>, config: &Config, arguments: &ContextArguments)
         return Err(Failure::usage("the journal does not begin with the start of a task"));
     };
     let options = TaskOptions { no_checkpoints: true, sandbox: Some("off".to_owned()), ..TaskOptions::default() };
-    let options = task::kept_mode(start, &options);
+    let options = task::kept_mode(&records, &options);
     let means = Means {
         edit_tool: task::kept_edit_tool(start, &options)?,
         jobs: task::passing_jobs(),
@@ -63,7 +65,7 @@ fn replayed(records: Vec<Record>, config: &Config, arguments: &ContextArguments)
     let place = task::workspace_of(start);
     let bench = Bench::new(&options, config, Some(&place), means)?;
     // How much there is room for is good to know, and no more.
-    let chosen = config.choose(arguments.model.as_deref().or(Some(&start.model))).ok();
+    let chosen = present(start, Trail::of(&records).mode(), config, arguments).ok();
     let (bench, model) = match chosen {
         Some(chosen) => (bench.priced(&chosen)?, chosen.id),
         None => (bench, start.model.clone()),
@@ -72,6 +74,13 @@ fn replayed(records: Vec<Record>, config: &Config, arguments: &ContextArguments)
     let id = start.task.clone();
     let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
     Ok(task.within(bench.context))
+}
+
+/// The model of a task that is in that mode.
+fn present(start: &Start, mode: &str, config: &Config, arguments: &ContextArguments) -> Result<Chosen, Failure> {
+    let options = TaskOptions { model: arguments.model.clone(), ..TaskOptions::default() };
+    let begun = Begun { mode: task::begun_mode(start), model: &start.model, protocol: &start.protocol };
+    modes::chosen(mode, begun, config, &options).map(|(chosen, _)| chosen)
 }
 
 /// Carries a change out, as far as a record of it; `None`: there was nothing to change.
@@ -99,7 +108,7 @@ fn change(
 }
 
 fn summarise(task: &mut Task, config: &Config, arguments: &ContextArguments) -> Result<Vec<Effect>, Failure> {
-    let chosen = config.choose(arguments.model.as_deref().or(Some(&task.start().model)))?;
+    let chosen = present(task.start(), task.trail().mode(), config, arguments)?;
     let (model, request) = (chosen.model(|model| model), task.request());
     let mut sink = |event: Event<'_>| _ = task.step(Input::Event(event));
     let answer = task::runtime()?.block_on(model.answer(&request, &mut sink));

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exit::{Exit, Failure};
-use crate::print;
+use crate::{modes, print};
 
 /// The longest line; one that is longer is left out.
 const MAX_LINE: u64 = 16 << 20;
@@ -33,6 +33,8 @@ enum Line {
         steer: bool,
         task: Option<TaskId>,
     },
+    /// Another mode.
+    Mode { mode: String },
     /// The task is to end.
     Cancel { task: Option<TaskId> },
     /// That call may run.
@@ -104,6 +106,7 @@ pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
                     exit: Exit::Interrupted,
                 });
             }
+            Line::Mode { .. } => lines.refuse("there is no task yet; --mode says in which mode it begins"),
             Line::Approve { .. } | Line::Deny { .. } | Line::Answer { .. } => lines.refuse(NO_QUESTION),
         }
     }
@@ -115,10 +118,11 @@ const NO_QUESTION: &str = "no question about that call is open";
 const NO_TASK: &str = "no such task is at work";
 
 impl Controls {
-    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat.
-    pub(crate) fn listen(&self, lines: Lines) {
+    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat. `modes`: those
+    /// that it can be switched to.
+    pub(crate) fn listen(&self, lines: Lines, modes: Vec<String>) {
         let controls = self.clone();
-        std::thread::spawn(move || controls.read_all(lines));
+        std::thread::spawn(move || controls.read_all(lines, &modes));
     }
 
     /// A seat for a task, until it is dropped.
@@ -138,8 +142,17 @@ impl Controls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_all(&self, mut lines: Lines) {
-        while let Some(line) = lines.next() {
+    fn read_all(&self, mut lines: Lines, modes: &[String]) {
+        while let Some(mut line) = lines.next() {
+            if let Line::Mode { mode } = &mut line {
+                match modes::named(mode, modes) {
+                    Ok(name) => *mode = name,
+                    Err(why) => {
+                        lines.refuse(&why);
+                        continue;
+                    }
+                }
+            }
             let mut seats = self.seats();
             match seats.hear(line) {
                 // Nobody listens once the task is over.
@@ -241,6 +254,7 @@ impl Seats {
     fn meant(&mut self, line: &Line) -> Result<&mut Party, &'static str> {
         let (call, task) = match line {
             Line::Message { task, .. } | Line::Cancel { task } => (None, task),
+            Line::Mode { .. } => (None, &None),
             Line::Approve { call, task } | Line::Deny { call, task, .. } | Line::Answer { call, task, .. } => {
                 (Some(call), task)
             }
@@ -270,6 +284,8 @@ fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
             *open = None;
             return Ok(Heard::Steered(text));
         }
+        // A question that it makes another one of is asked anew.
+        Line::Mode { mode } => return Ok(Heard::Moded(mode)),
         Line::Cancel { .. } => {
             *open = None;
             return Ok(Heard::Cancelled);

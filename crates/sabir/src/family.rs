@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::control::{Delegation, SUBTASK};
+use sabir_agent::control::{Delegation, SUBTASK, SWITCH};
 use sabir_agent::{
     Child, Completed, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent, TaskId,
 };
@@ -20,7 +20,7 @@ use crate::cli::{EndFlags, Output, TaskOptions};
 use crate::config::{Chosen, Config};
 use crate::exit::Failure;
 use crate::lines::Line;
-use crate::modes;
+use crate::modes::{self, Now};
 use crate::print;
 use crate::task::{self, Bench, Means, Plan};
 use crate::watchers::Watchers;
@@ -44,8 +44,8 @@ pub(crate) struct Family {
 pub(crate) struct Children {
     family: Arc<Family>,
     parent: TaskId,
-    /// The mode of the parent.
-    mode: String,
+    /// The mode of the parent, as it is now.
+    mode: Now,
     /// How many tasks stand above the parent.
     depth: u32,
 }
@@ -55,8 +55,8 @@ type Kept = (Journal, Vec<Record>);
 
 impl Family {
     /// Those of the task of that name, in that mode.
-    pub(crate) fn children(self: &Arc<Self>, parent: &TaskId, mode: &str, depth: u32) -> Arc<dyn Household> {
-        Arc::new(Children { family: Arc::clone(self), parent: parent.clone(), mode: mode.to_owned(), depth })
+    pub(crate) fn children(self: &Arc<Self>, parent: &TaskId, mode: &Now, depth: u32) -> Arc<dyn Household> {
+        Arc::new(Children { family: Arc::clone(self), parent: parent.clone(), mode: Arc::clone(mode), depth })
     }
 
     /// The options of a subtask in that mode.
@@ -96,7 +96,7 @@ impl Children {
         let Family { options, config, workspace, .. } = &*self.family;
         let folder = options.folder.as_deref().unwrap_or(workspace);
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let own = modes::find(&self.mode, config, &workspace)?;
+        let own = modes::find(&modes::name(&self.mode), config, &workspace)?;
         let Some(name) = &delegation.mode else { return Ok(own) };
         let mode = modes::find(name, config, &workspace)?;
         if own.delegates(&mode) {
@@ -179,7 +179,8 @@ impl Children {
 
     /// What the tools of a subtask work with. It has subtasks of its own where there may be more levels.
     fn means(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, (mode, left): (&Mode, Limits)) -> Means {
-        let household = (left.subtasks.depth > 0).then(|| self.family.children(id, &mode.name, self.depth + 1));
+        let household =
+            (left.subtasks.depth > 0).then(|| self.family.children(id, &modes::now(&mode.name), self.depth + 1));
         let jobs = task::jobs(&self.family.journals, id);
         Means { edit_tool, jobs, keeper: None, sandbox: Sandbox::new(Level::Off), household }
     }
@@ -187,6 +188,7 @@ impl Children {
     fn bench(&self, id: &TaskId, options: &TaskOptions, left: Limits, means: Means) -> Result<Bench, Failure> {
         let mut bench = Bench::quiet(options, &self.family.config, Some(&self.family.workspace), means)?;
         bench.limits = left;
+        bench.registry = bench.registry.without(SWITCH).map_err(|error| Failure::internal(error.to_string()))?;
         if let Some(keeper) = &bench.means.keeper {
             keeper.begin(id);
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sabir_agent::control::SWITCH;
 use sabir_agent::{FilePattern, Group, Mode, Rules};
 use sabir_call::nearest;
 use sabir_workspace::{Bounds, Workspace};
@@ -14,7 +15,15 @@ use crate::print;
 
 use roo::RooModes;
 
+mod enter;
+mod outfits;
 mod roo;
+
+pub(crate) use enter::{Followed, Routed};
+pub(crate) use outfits::{Begun, Modes, Now, ToldMode, chosen, name, names, now};
+
+/// The mode that gives all work to subtasks.
+pub(crate) const ORCHESTRATOR: &str = "orchestrator";
 
 /// Files that say what is hidden, unless the configuration names others.
 const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
@@ -32,7 +41,7 @@ pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
                 let write: Vec<_> = mode.write.iter().map(ToString::to_string).collect();
                 json!({
                     "name": mode.name, "about": mode.about, "tools": groups(mode), "write": write,
-                    "instructions": mode.instructions,
+                    "instructions": mode.instructions, "model": model_of(&config, &mode.name),
                 })
             });
             let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
@@ -42,8 +51,9 @@ pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
             let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
             let lines = all.iter().map(|mode| {
                 let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writes()) };
+                let model = model_of(&config, &mode.name).map(|model| format!("; model: {model}")).unwrap_or_default();
                 let groups = groups(mode).join(", ");
-                format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}\n", mode.name, mode.about, "")
+                format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}{model}\n", mode.name, mode.about, "")
             });
             print::out(&print::visible(&lines.collect::<String>()));
             faults.iter().for_each(|fault| print::err(&print::visible(&format!("sabir: {fault}\n"))));
@@ -81,16 +91,28 @@ fn is_built_in(name: &str) -> bool {
     Mode::built_in().iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name
 }
 
+/// The model that the configuration gives a mode.
+pub(crate) fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
+    let tables = &config.rules.modes;
+    let usual = || tables.iter().find(|(name, _)| is_built_in(name) && Mode::usual_name(name) == mode);
+    tables.get(mode).or_else(|| usual().map(|(_, table)| table))?.model.as_deref()
+}
+
 /// The modes of a configuration; that of tasks that name none must be one of them, or built in.
 pub(crate) fn own(keys: &RuleKeys) -> Result<Vec<Mode>, Wrong> {
     let own = keys.modes.iter().map(|(name, table)| {
+        if is_built_in(name) && *table == (ModeTable { model: table.model.clone(), ..ModeTable::default() }) {
+            return Ok(None);
+        }
         if is_built_in(name) || name.trim().is_empty() {
-            let why = format!("[modes.{name}]: this name has a meaning already; choose another");
+            let why = format!(
+                "[modes.{name}]: this name has a meaning already; choose another (of a built-in mode only `model` can be set)"
+            );
             return Err(Wrong::new(&["modes", name], why));
         }
-        mode(name, table)
+        mode(name, table).map(Some)
     });
-    let own: Vec<_> = own.collect::<Result<_, _>>()?;
+    let own: Vec<_> = own.filter_map(Result::transpose).collect::<Result<_, _>>()?;
     match &keys.mode {
         Some(name) if !is_built_in(name) && !own.iter().any(|mode| mode.name == *name) => {
             Err(Wrong::new(&["mode"], unknown(name, Mode::built_in().iter().chain(&own))))
@@ -101,7 +123,22 @@ pub(crate) fn own(keys: &RuleKeys) -> Result<Vec<Mode>, Wrong> {
 
 /// Says that there is no mode of that name, and which of these may be meant.
 fn unknown<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
-    let hint = match nearest(name, all.map(|mode| mode.name.as_str())) {
+    no_such(name, all.map(|mode| mode.name.as_str()))
+}
+
+/// The mode that a user names by one word, if it is one of these; else what to tell him.
+pub(crate) fn named(word: &str, names: &[String]) -> Result<String, String> {
+    let usual = Mode::usual_name(word.trim());
+    let found = names.iter().find(|name| *name == word.trim() || *name == usual);
+    match (found, word.trim()) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, "") => Err(format!("write /mode with one of {}", names.join(", "))),
+        (None, word) => Err(no_such(word, names.iter().map(String::as_str))),
+    }
+}
+
+fn no_such<'a>(name: &str, all: impl Iterator<Item = &'a str>) -> String {
+    let hint = match nearest(name, all) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "`sabir modes` lists them".to_owned(),
     };
@@ -132,9 +169,14 @@ fn mode(name: &str, table: &ModeTable) -> Result<Mode, Wrong> {
     Ok(Mode { name: name.to_owned(), about, instructions, groups, write })
 }
 
-/// Whether a mode offers a tool, by its name.
+/// Whether a mode offers a tool, by its name. Switching is not offered in a built-in mode that takes nothing away: there is nothing to
+/// be had by it, and every request would carry its words.
 pub(crate) fn offers(mode: &Mode, tool: &str) -> bool {
-    group(tool).is_none_or(|group| mode.has(group))
+    let has_all = || Group::ALL.iter().all(|group| mode.has(*group)) && mode.changes_freely();
+    match group(tool) {
+        Some(Group::Switch) if is_built_in(&mode.name) && has_all() => false,
+        group => group.is_none_or(|group| mode.has(group)),
+    }
 }
 
 /// What a tool does; none of a tool that touches nothing or is not built in, which its accesses are judged by.
@@ -144,6 +186,8 @@ fn group(tool: &str) -> Option<Group> {
         "write_to_file" | "replace_in_file" | "edit_file" | "apply_patch" => Group::Edit,
         "execute_command" | "read_command_output" | "stop_command" => Group::Command,
         "fetch_url" => Group::Fetch,
+        "new_task" => Group::Delegate,
+        SWITCH => Group::Switch,
         _ => return None,
     })
 }

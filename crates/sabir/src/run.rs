@@ -18,9 +18,10 @@ use crate::config::{self, Chosen, Config};
 use crate::controls::Lines;
 use crate::exit::{Exit, Failure};
 use crate::family::{self, Family};
+use crate::modes::{Begun, Routed};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::watchers::Watchers;
-use crate::{controls, print, sandbox, spent, typed};
+use crate::{controls, modes, print, sandbox, spent, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
@@ -45,10 +46,12 @@ impl Wanted<'_> {
         config: &Arc<Config>,
         model: &str,
         task: &TaskId,
+        mode: &modes::Now,
     ) -> Result<Option<Arc<dyn Household>>, Failure> {
         let keys = &config.limits.subtasks;
         let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
-        let wanted = self.options.subtasks || self.has;
+        // A mode that changes nothing itself is nothing without them.
+        let wanted = self.options.subtasks || self.has || modes::name(mode) == modes::ORCHESTRATOR;
         if !(wanted || keys.offered == Some(true)) || levels <= self.depth {
             return Ok(None);
         }
@@ -60,7 +63,6 @@ impl Wanted<'_> {
             print::err(&format!("sabir: {why}, so none are offered\n"));
             return Ok(None);
         }
-        let mode = self.options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(task::USUAL_MODE);
         let family = Family {
             options: self.options.clone(),
             config: Arc::clone(config),
@@ -82,7 +84,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
         let mut lines = controlled(output)?;
         if words.trim().is_empty() {
             // As for a user: who has no model hears of it first.
-            Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+            has_model(options)?;
             words = controls::first_message(&mut lines)?;
         }
         return begin(options, words, output, tape, Some(lines));
@@ -111,7 +113,7 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
         return begin(options, prompt, None, &TapeOptions::default(), None);
     }
     // Whoever has no model should hear of it before he has typed anything.
-    Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+    has_model(options)?;
     print::err("What is to be done? (one line, then Enter)\n> ");
     let read = typed::first_line();
     let line = read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
@@ -119,6 +121,13 @@ pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exi
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
     begin(options, line.trim().to_owned(), None, &TapeOptions::default(), None)
+}
+
+/// Whether there is a model for a new task.
+fn has_model(options: &TaskOptions) -> Result<(), Failure> {
+    let config = Config::load(options.config.as_deref())?;
+    let own = || modes::model_of(&config, task::first_mode(options, &config));
+    config.choose(options.model.as_deref().or_else(own)).map(drop)
 }
 
 /// The control lines, which only whoever reads the events can write.
@@ -139,25 +148,29 @@ fn begin(
     if prompt.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what"));
     }
-    let config = Config::load(options.config.as_deref())?;
+    let config = Arc::new(Config::load(options.config.as_deref())?);
     let patience = config.patience()?;
-    let chosen = config.choose(options.model.as_deref())?;
+    let mode = task::first_mode(options, &config);
+    let chosen = config.choose(options.model.as_deref().or_else(|| modes::model_of(&config, mode)))?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
     let attended = attended(output, lines.as_ref());
-    let (cancel, config) = (Cancel::default(), Arc::new(config));
-    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel));
+    let (cancel, now) = (Cancel::default(), modes::now(mode));
+    let names = modes::names(options, &config, Path::new("."))?;
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), names);
     let wanted = Wanted { options, workspace: Path::new("."), tape, output, watchers, depth: 0, has: false };
-    let household = wanted.household(&config, &chosen.name, &id)?;
+    let household = wanted.household(&config, &chosen.name, &id, &now)?;
     let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox, household };
     let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?.below(0, cancel);
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
+    let begun = Begun { mode, model: &chosen.name, protocol: &protocol };
+    let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?.in_mode(now);
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
     let mut open = task::start(&bench, plan, attended, &folder)?;
     let told = bench.told(open.task.start(), &chosen.id, &config);
-    let (model, tape) = taped(&chosen, tape, told, output)?;
+    let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, (output, user))
 }
 
@@ -172,7 +185,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     if let Some(file) = &tape.replay {
         return resume_replay(arguments, file, words);
     }
-    let config = Config::load(options.config.as_deref())?;
+    let config = Arc::new(Config::load(options.config.as_deref())?);
     let patience = config.patience()?;
     let folder = config::tasks_folder()?;
     let id = match &arguments.id {
@@ -194,21 +207,28 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         )));
     }
     check_protocol(start, options)?;
-    let options = &task::kept_mode(start, options);
-    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let options = &task::kept_mode(&records, options);
+    let mode = task::first_mode(options, &config);
+    let begun = Begun { mode: task::begun_mode(start), model: &start.model, protocol: &start.protocol };
+    let (chosen, note) = modes::chosen(mode, begun, &config, options)?;
+    if let Some(note) = note {
+        print::err(&print::visible(&format!("sabir: mode {mode}: {note}\n")));
+    }
     let attended = attended(output, lines.as_ref());
-    let (cancel, config, workspace) = (Cancel::default(), Arc::new(config), task::workspace_of(start));
-    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel));
-    let has = records.iter().any(family::is_asked_for);
+    let (cancel, workspace) = (Cancel::default(), task::workspace_of(start));
+    let names = modes::names(options, &config, &workspace)?;
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), names);
+    let (has, now) = (records.iter().any(family::is_asked_for), modes::now(mode));
     let wanted = Wanted { options, workspace: &workspace, tape, output, watchers, depth: start.depth(), has };
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,
         jobs: task::jobs(&folder, &id),
         keeper: None,
         sandbox: Sandbox::new(Level::Off),
-        household: wanted.household(&config, &chosen.name, &id)?,
+        household: wanted.household(&config, &chosen.name, &id, &now)?,
     };
     let bench = Bench::new(options, &config, Some(&workspace), means)?.priced(&chosen)?.below(start.depth(), cancel);
+    let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?.in_mode(now);
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended);
@@ -218,9 +238,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         }
         error => Failure::usage(format!("{id}: {error}")),
     })?;
-    let task = task.within(bench.context.clone());
+    let task = task.within(bench.context.clone()).among(bench.modes.outfits());
     let mut open = Open { task, store: Box::new(journal), first: None, words };
-    let (model, tape) = taped(&chosen, tape, told, output)?;
+    let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, (output, user))
 }
 
@@ -243,18 +263,24 @@ fn check_protocol(start: &Start, options: &TaskOptions) -> Result<(), Failure> {
 
 /// The model with a recorder around it, if one is wanted.
 fn taped(
+    bench: &Bench,
     chosen: &Chosen,
     tape: &TapeOptions,
     told: Told,
     output: Option<Output>,
-) -> Result<(Renewing<HttpModel>, Tape), Failure> {
+) -> Result<(Routed<Renewing<HttpModel>>, Tape), Failure> {
     let Some(file) = &tape.record else {
-        return Ok((chosen.model(move |model| tell_retries(model, output)), Tape::Without));
+        let model = |chosen: &Chosen| chosen.model(move |model| tell_retries(model, output));
+        return Ok((bench.modes.routed(model(chosen), model), Tape::Without));
     };
     let told = Told { renews: chosen.renews(), ..told };
     let recorder = cassette::record(&chosen.plain(), file, &told)?;
     let tape = Tape::recording(recorder.clone());
-    Ok((chosen.model(move |model| tell_retries(model.recorded_by(&recorder), output)), tape))
+    let model = |chosen: &Chosen| {
+        let recorder = recorder.clone();
+        chosen.model(move |model| tell_retries(model.recorded_by(&recorder), output))
+    };
+    Ok((bench.modes.routed(model(chosen), model), tape))
 }
 
 /// `sabir resume --replay`: the cassette holds what had happened before.
@@ -278,10 +304,11 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
         return Err(Failure::usage(format!("the cassette was recorded with the model `{recorded}`")));
     }
     check_protocol(&told.start, options)?;
-    let options = &task::kept_mode(&told.start, options);
+    let options = &task::kept_mode(std::iter::once(&Record::Started(told.start.clone())).chain(&told.records), options);
     let config = Config::load(options.config.as_deref())?;
     let patience = config.patience()?;
     let bench = Bench::replaying(options, &config, &told, cassette.results.clone())?;
+    let bench = bench.among_recorded(&config, task::begun_mode(&told.start), (&told.model, &told.modes))?;
     let (model, tape) = cassette::play(cassette, told.renews, move |model| tell_retries(model, output))?;
     if let (Tape::Playing(player, _), None) = (&tape, bench.max_time) {
         let cancel = bench.cancel.clone();
@@ -295,9 +322,10 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     } else {
         (Task::replay(records, settings).map_err(|error| Failure::usage(error.to_string()))?, None)
     };
-    let task = task.within(bench.context.clone());
+    let task = task.within(bench.context.clone()).among(bench.modes.outfits());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    let (_, user) = Watchers::new(output, None, patience, (&open.task.start().task, &bench.cancel));
+    let (task, modes) = (open.task.start().task.clone(), bench.modes.names());
+    let (_, user) = Watchers::new(output, None, patience, (&task, &bench.cancel), modes);
     watch(&bench, &mut open, &model, tape, (output, user))
 }
 

@@ -151,7 +151,7 @@ impl Painter {
             Record::Failed(failed) => self.line(&format!("the model cannot be asked: {}\n", failed.message)),
             Record::Context(Shift::Compacted(compacted)) => self.line(&format!("{}\n", context::words(compacted))),
             Record::Context(Shift::Restored) => self.line("the last compaction was undone\n"),
-            Record::Context(Shift::Changed { told, .. }) => {
+            Record::Context(Shift::Changed { told, .. } | Shift::Moded { told, .. }) => {
                 self.line(&format!("the model is told:\n{}\n", print::indented(told)))
             }
             Record::Result(result) if self.refused.contains(&result.id) => String::new(),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
     Attended, Cancel, Conditions, Context, Driver, Household, Instructions, Limits, Mode, NewTask, OpenTodos, Origin,
-    Outcome, Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, User,
+    Outcome, Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail, User,
 };
 use sabir_call::dialect::dialect;
 use sabir_call::{Model, Prices, Protocol, ToolSet};
@@ -43,6 +43,8 @@ pub(crate) struct Bench {
     pub(crate) means: Means,
     /// What else fills the model's context, and the room there is.
     pub(crate) context: Context,
+    /// What it may switch to.
+    pub(crate) modes: modes::Modes,
     /// What the model is told of its place.
     place: Place,
 }
@@ -106,8 +108,9 @@ pub(crate) struct End {
 /// What the built-in tools offer a model, wherever they may work.
 pub(crate) fn offered() -> ToolSet {
     let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
+    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::rare_specs()).collect();
     // The built-in names are distinct and valid; a test holds that.
-    ToolSet::with_unoffered(specs, sabir_tools::unoffered_specs()).unwrap_or_default()
+    ToolSet::with_unoffered(specs, more).unwrap_or_default()
 }
 
 impl Bench {
@@ -235,6 +238,7 @@ impl Bench {
             cancel: Cancel::default(),
             context: Context::default(),
             means,
+            modes: modes::Modes::default(),
             place,
         })
     }
@@ -259,7 +263,8 @@ impl Bench {
     /// How a task is run on this bench.
     pub(crate) fn settings(&self, model: &str, attended: Attended) -> Settings {
         let Place { folder, system, .. } = &self.place;
-        let mode = self.rules.mode().map(Mode::words).unwrap_or_default();
+        let present = || self.rules.mode().map(Mode::words).unwrap_or_default();
+        let mode = self.modes.words().map_or_else(present, str::to_owned);
         Settings {
             system: Instructions { workspace: folder, system, attended }.text() + &mode,
             model: model.to_owned(),
@@ -290,6 +295,7 @@ impl Bench {
             renews: false,
             repairs_off: config.repairs_off.clone(),
             context: self.context.clone(),
+            modes: self.modes.told(model),
             records: Vec::new(),
             words: None,
         }
@@ -301,7 +307,9 @@ impl Bench {
         if let Some(keeper) = &self.means.keeper {
             keeper.begin(&task.start().task);
         }
-        let (runtime, store, cancel) = (runtime()?, store.as_mut(), self.cancel.clone());
+        let (trail, modes, workspace) = (task.trail().clone(), &self.modes, &*self.workspace);
+        let mut store = modes::Followed { store: store.as_mut(), trail, modes, workspace };
+        let (runtime, store, cancel) = (runtime()?, &mut store, self.cancel.clone());
         let (outcome, message) = runtime.block_on(async {
             listen(&cancel);
             let max_time = self.max_time;
@@ -319,12 +327,21 @@ impl Bench {
 /// The mode of a task that names none.
 pub(crate) const USUAL_MODE: &str = "code";
 
+/// The name of the mode that a task is begun in.
+pub(crate) fn first_mode<'a>(options: &'a TaskOptions, config: &'a Config) -> &'a str {
+    Mode::usual_name(options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE))
+}
+
+/// The name of the mode that a task was begun in.
+pub(crate) fn begun_mode(start: &Start) -> &str {
+    Mode::usual_name(start.mode.as_deref().unwrap_or(USUAL_MODE))
+}
+
 /// The folder with all that holds in it, and the rules.
 fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Workspace, Rules), Failure> {
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
     let mut rules = config.rules.rules(&options.rules, workspace.root())?;
-    let name = options.mode.as_deref().or(config.rules.mode.as_deref()).unwrap_or(USUAL_MODE);
-    rules = rules.within(modes::find(name, config, &workspace)?);
+    rules = rules.within(modes::find(first_mode(options, config), config, &workspace)?);
     if let Some(why) = modes::too_wide(workspace.root()) {
         rules = rules.asking_to_write(why);
     }
@@ -332,9 +349,9 @@ fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Works
     Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
 }
 
-/// Options under which a task that was begun goes on: its mode stays, unless another is asked for.
-pub(crate) fn kept_mode(start: &Start, options: &TaskOptions) -> TaskOptions {
-    let kept = || Some(start.mode.clone().unwrap_or_else(|| USUAL_MODE.to_owned()));
+/// Options under which a task of these records goes on: its mode stays, unless another is asked for.
+pub(crate) fn kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, options: &TaskOptions) -> TaskOptions {
+    let kept = || Some(Trail::of(records).mode().to_owned());
     TaskOptions { mode: options.mode.clone().or_else(kept), ..options.clone() }
 }
 
@@ -425,7 +442,7 @@ pub(crate) fn begun(bench: &Bench, plan: Plan<'_>, attended: Attended) -> (Task,
         from: plan.from,
     };
     let (task, first) = Task::new(start, bench.settings(plan.model_id, attended));
-    (task.within(bench.context.clone()), first)
+    (task.within(bench.context.clone()).among(bench.modes.outfits()), first)
 }
 
 /// The journal's clock: milliseconds since 1970.

@@ -1,7 +1,8 @@
 //! The plain interactive mode: line by line, streaming.
 //!
 //! A line that was typed before a question stood there never answers it: like all that is typed while the task works it is said to
-//! the model, which reads it behind what it is doing; `/now WORDS` has it read at once. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
+//! the model, which reads it behind what it is doing; `/now WORDS` has it read at once, and
+//! `/mode NAME` switches the mode. On a terminal an answer counts only a moment after the question was drawn, since keys are on their way while it appears.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,8 +39,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(patience: Option<Duration>) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(), patience, asked: None, works: false }
+    pub(crate) fn new(patience: Option<Duration>, modes: Vec<String>) -> Self {
+        Self { painter: Painter::default(), typed: Typed::new(modes), patience, asked: None, works: false }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {

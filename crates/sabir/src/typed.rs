@@ -1,7 +1,8 @@
 //! What the user types: lines, and which of them may answer a question.
 //!
 //! Lines are read by a thread of their own, so that a task goes on while nobody types, and hears what is typed meanwhile: such a
-//! line is said to the model (`/now WORDS` at once). What was typed, pasted or piped before a question stood there does not answer
+//! line is said to the model (`/now WORDS` at once). `/mode NAME` switches the
+//! mode whenever it is typed, and answers no question. What was typed, pasted or piped before a question stood there does not answer
 //! it: at that moment a terminal's queue is thrown away, and lines that have been read are words. Reading and that moment exclude
 //! one another, so that no line can slip between them.
 
@@ -13,11 +14,15 @@ use rustix::termios::{QueueSelector, isatty, tcflush};
 use sabir_agent::Heard;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::{modes, print};
+
 /// What is taken out of a pipe before a question; whoever writes without an end is answering.
 const MAX_EARLY_BYTES: usize = 1 << 20;
 
 /// What is said at once instead of in its turn.
 const NOW: &str = "/now ";
+/// What switches to another mode.
+const MODE: &str = "/mode";
 
 /// The lines of standard input.
 #[derive(Debug)]
@@ -40,6 +45,13 @@ struct Begun {
     /// Lines that answer; none once there will be no more.
     answers: Option<UnboundedSender<String>>,
     words: UnboundedSender<Heard>,
+    /// The modes that there are.
+    modes: Vec<String>,
+}
+
+/// The word behind `/mode`, if the line is one.
+fn mode(line: &str) -> Option<&str> {
+    line.trim().strip_prefix(MODE).filter(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// Whether a line ends the task instead of saying something.
@@ -65,7 +77,8 @@ pub(crate) fn first_line() -> io::Result<String> {
 }
 
 impl Typed {
-    pub(crate) fn new() -> Self {
+    /// `modes`: those that can be switched to.
+    pub(crate) fn new(modes: Vec<String>) -> Self {
         let ((answering, answers), (saying, words)) = (unbounded_channel(), unbounded_channel());
         let begun = Arc::new(Mutex::new(Begun {
             bytes: Vec::new(),
@@ -74,6 +87,7 @@ impl Typed {
             leaves: false,
             answers: Some(answering),
             words: saying,
+            modes,
         }));
         let reading = Arc::clone(&begun);
         std::thread::spawn(move || read_all(&reading));
@@ -157,7 +171,7 @@ impl Begun {
         let early = std::mem::take(&mut self.early);
         match &self.answers {
             // Nobody listens once the task is over.
-            Some(answers) if self.asking && !early => _ = answers.send(text),
+            Some(answers) if self.asking && !early && mode(&text).is_none() => _ = answers.send(text),
             _ => self.say(text),
         }
     }
@@ -166,6 +180,10 @@ impl Begun {
         let line = line.trim();
         let heard = match line.strip_prefix(NOW) {
             _ if line.is_empty() => return,
+            _ if let Some(word) = mode(line) => match modes::named(word, &self.modes) {
+                Ok(name) => Heard::Moded(name),
+                Err(why) => return print::err(&print::visible(&format!("sabir: {why}\n"))),
+            },
             _ if is_leave(line) => return self.leaves = true,
             Some(words) => Heard::Steered(words.trim().to_owned()),
             None => Heard::Said(line.to_owned()),

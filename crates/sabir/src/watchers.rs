@@ -31,12 +31,13 @@ enum Eyes {
 }
 
 impl Watchers {
-    /// Those of that output, and the user of the task itself. `cancel` ends the family.
+    /// Those of that output, and the user of the task itself. `cancel` ends the family; `modes` are what the task can be switched to.
     pub(crate) fn new(
         output: Option<Output>,
         lines: Option<Lines>,
         patience: Option<Duration>,
         (task, cancel): (&TaskId, &Cancel),
+        modes: Vec<String>,
     ) -> (Self, Box<dyn User>) {
         let asks = output.is_none() || lines.is_some();
         let (eyes, user): (Eyes, Box<dyn User>) = match output {
@@ -45,12 +46,12 @@ impl Watchers {
                 let controls = lines.as_ref().map(|_| Controls::default());
                 let seat = controls.as_ref().map(|controls| controls.seat(task));
                 if let (Some(controls), Some(lines)) = (&controls, lines) {
-                    controls.listen(lines);
+                    controls.listen(lines, modes);
                 }
                 (Eyes::Lines(controls, patience), Box::new(EventLines::new(None, seat, patience)))
             }
             Some(Output::Text) => Self::people(Box::new(Progress::default()), cancel),
-            None => Self::people(Box::new(Terminal::new(patience)), cancel),
+            None => Self::people(Box::new(Terminal::new(patience, modes)), cancel),
         };
         (Self { eyes, asks }, user)
     }

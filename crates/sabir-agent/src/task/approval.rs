@@ -7,6 +7,7 @@
 
 use sabir_call::{Call, CallId};
 
+use crate::control;
 use crate::event::{Proposal, Question, Reply};
 use crate::policy::{self, Judgement, Rules};
 use crate::record::{Judge, Record, Verdict};
@@ -55,7 +56,13 @@ impl Task {
     fn say_yes(&mut self, id: &CallId, reason: String, effects: &mut Vec<Effect>) {
         let call = id.clone();
         self.keep(Record::Judged { call, verdict: Verdict::Allow, by: Judge::User, reason }, effects);
-        self.run(id, effects);
+        match self.call(id).filter(|call| call.name == control::SWITCH).cloned() {
+            Some(call) => {
+                self.switched(&call, effects);
+                self.advance(effects);
+            }
+            None => self.run(id, effects),
+        }
     }
 }
 

@@ -118,6 +118,20 @@ impl Turn {
         pending.map(|pending| pending.permit = Some(permit)).is_some()
     }
 
+    /// Has the user asked about a call.
+    pub(super) fn ask(&mut self, id: &CallId, question: Question) {
+        if let Some(pending) = self.pending(id) {
+            pending.state = State::Asking(question);
+        }
+    }
+
+    /// Has the calls judged anew that the user is asked about, or is to be.
+    pub(super) fn reconsider(&mut self) {
+        for pending in self.calls.iter_mut().filter(|pending| matches!(pending.state, State::Asking(_))) {
+            (pending.state, pending.permit) = (State::Waiting, None);
+        }
+    }
+
     pub(super) fn start(&mut self, id: &CallId) {
         if let Some(pending) = self.pending(id) {
             pending.state = State::Running;
@@ -229,6 +243,11 @@ fn denial(by: Judge, reason: &str) -> String {
     format!("{who} did not allow this call: {reason}. It was not run. Find another way, or say what you need.")
 }
 
+/// Why a call is denied that somebody would have to be asked about.
+pub(super) fn unapproved(reason: &str) -> String {
+    format!("it {reason}, which is not approved in advance, and nobody can be asked")
+}
+
 impl State {
     fn first(call: &Call, answered: &Answered) -> Self {
         let check = answered.checks.iter().find(|check| check.call == call.id);
@@ -253,6 +272,7 @@ impl Task {
     /// Sets everything in motion that can be.
     pub(super) fn advance(&mut self, effects: &mut Vec<Effect>) {
         loop {
+            self.settle();
             let Some(turn) = &mut self.turn else { return self.turn_over(effects) };
             let at_once = self.settings.limits.subtasks.at_once;
             match turn.next(&self.settings.readers, at_once, self.question.is_some()) {
@@ -316,15 +336,11 @@ impl Task {
             Verdict::Allow => return self.run(id, effects),
             Verdict::Ask if self.settings.attended.answers() => {
                 let question = approval::question(call, access, judgement, &self.settings.rules);
-                if let Some(pending) = self.turn.as_mut().and_then(|turn| turn.pending(id)) {
-                    pending.state = State::Asking(question);
+                if let Some(turn) = &mut self.turn {
+                    turn.ask(id, question);
                 }
             }
-            Verdict::Ask => {
-                let reason =
-                    format!("it {}, which is not approved in advance, and nobody can be asked", judgement.reason);
-                self.deny(&call, Judge::Policy, &reason, effects);
-            }
+            Verdict::Ask => self.deny(&call, Judge::Policy, &unapproved(&judgement.reason), effects),
             Verdict::Deny => self.deny(&call, Judge::Policy, &judgement.reason, effects),
         }
         self.advance(effects);

@@ -10,7 +10,7 @@ use super::charge::{Charge, tokens};
 use super::past::message_bytes;
 use super::{Effect, Input, Phase, Task, digest};
 use crate::context::{Context, fragment, summary};
-use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, Why};
+use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, When, Why};
 
 /// How often a request that was too long is asked again, each time with less.
 const RECOVERIES: u32 = 3;
@@ -141,6 +141,10 @@ impl Task {
                 self.past.view.measured = None;
                 self.past.view.held = true;
             }
+            Shift::Moded { told, when, .. } => match when {
+                When::Next => self.hear(Speaker::Sabir, told),
+                When::Later => self.waiting.push(told.clone()),
+            },
         }
     }
 
@@ -337,6 +341,7 @@ impl Task {
             self.start.prompt.clone(),
             digest::words(&self.past.view.words, gone, stays),
             digest::files(gone, &self.settings.readers),
+            self.mode_words(),
             todos,
             summary,
         ];

@@ -34,6 +34,10 @@ impl Task {
                 self.list(call, effects);
                 true
             }
+            control::SWITCH => {
+                self.switch(call, effects);
+                true
+            }
             _ => self.complete(call, effects),
         }
     }

@@ -48,6 +48,11 @@ impl Past {
         self.view.bytes(self.bytes)
     }
 
+    /// From now on so many bytes go with every request, and not so many as before.
+    pub(super) fn exchange(&mut self, before: usize, now: usize) {
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(now);
+    }
+
     /// Adds a message; one without parts is none.
     pub(super) fn push(&mut self, role: Role, parts: Vec<Part>) {
         if parts.is_empty() {

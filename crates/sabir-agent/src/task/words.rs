@@ -156,7 +156,7 @@ impl Task {
         self.keep(Record::Said { by: Speaker::User, text, when }, effects);
     }
 
-    fn withdraw(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         if self.question.take().is_some() {
             effects.push(Effect::Withdraw);
         }

@@ -3,12 +3,13 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Access, Attended, Bound, Effect, Input, Judge, Outcome, Record, Reply, SubtaskEnd, Task, ToolOutput, Verdict,
-    control,
+    Access, Attended, Bound, Effect, Input, Judge, Outcome, Outfit, Record, Reply, SubtaskEnd, Task, ToolOutput, Trail,
+    Verdict, control,
 };
 use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
+use crate::modes::{outfits, within};
 
 /// An input, owned.
 #[derive(Debug, Clone)]
@@ -31,6 +32,7 @@ enum Given {
     Weighed(usize, Access),
     Replied(Reply),
     Ran(usize, bool),
+    Moded(usize),
     Cancel,
     Expired,
     Spent,
@@ -43,9 +45,11 @@ enum Given {
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
 const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
 const NAMES: [&str; 7] =
-    ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question", control::SUBTASK];
+    ["look", "touch", "teleport", "attempt_completion", "ask_followup_question", control::SUBTASK, "switch_mode"];
 
-const ARGUMENTS: [&str; 4] = ["path", "result", "question", "message"];
+const ARGUMENTS: [&str; 5] = ["path", "result", "question", "message", "mode"];
+
+const MODES: [&str; 4] = ["code", "plan", "ask", "nothing"];
 
 fn given() -> impl Strategy<Value = Given> {
     let index = || 0u32..3;
@@ -82,6 +86,7 @@ fn given() -> impl Strategy<Value = Given> {
         5 => reply.prop_map(Given::Replied),
         10 => (0..IDS.len(), any::<bool>()).prop_map(|(id, failed)| Given::Ran(id, failed)),
         20 => any::<bool>().prop_map(Given::Fitting),
+        2 => (0..MODES.len()).prop_map(Given::Moded),
         1 => Just(Given::Cancel),
         1 => Just(Given::Expired),
         1 => Just(Given::Spent),
@@ -103,7 +108,8 @@ fn end(failed: bool) -> SubtaskEnd {
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(Input::Event(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
-    machine.step(Input::Event(Event::ArgDelta { index, text: "a" }));
+    let text = if name == "mode" { MODES[1 + machine.records.len() % 3] } else { "a" };
+    machine.step(Input::Event(Event::ArgDelta { index, text }));
     machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
 }
 
@@ -136,6 +142,15 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
             let argument = if *name < 4 { 0 } else { name - 3 };
             give(machine, &Given::Opened(*index, *id, *name), attended);
             give(machine, &Given::Argument(*index, argument), attended);
+            if NAMES[*name] == "switch_mode" {
+                machine.step(Input::Event(Event::ArgStart {
+                    index: *index,
+                    name: "reason",
+                    form: ArgForm::String,
+                    at: 0,
+                }));
+                machine.step(Input::Event(Event::ArgEnd { index: *index, lead: "", at: 0 }));
+            }
             Input::Event(Event::CallEnd { index: *index, at: 0 })
         }
         Given::Closed(index) => Input::Event(Event::CallEnd { index: *index, at: 0 }),
@@ -148,14 +163,16 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Replied(reply) => Input::Replied(reply.clone()),
         Given::Ran(at, true) => Input::Ran(id(*at), ToolOutput::failed("x")),
         Given::Ran(at, false) => Input::Ran(id(*at), ToolOutput::done("x")),
+        Given::Moded(at) => Input::Moded(MODES[*at].to_owned()),
         Given::Cancel => Input::Cancel,
         Given::Expired => Input::Expired,
         Given::Spent => Input::Spent("x".to_owned()),
         Given::Steered => Input::Steered("words".to_owned()),
         Given::Left => Input::Left,
         Given::Resumed => {
-            if let Ok(task) = Task::replay(machine.records.clone(), settings(attended)) {
-                machine.task = task;
+            let mode = Trail::of(&machine.records).mode().to_owned();
+            if let Ok(task) = Task::replay(machine.records.clone(), within(&mode, attended)) {
+                machine.task = task.among(roomy());
                 machine.open.clear();
             }
             return;
@@ -201,21 +218,28 @@ fn check_records(records: &[Record]) {
     }
 }
 
+/// Modes whose models have room for anything: nothing is compacted.
+fn roomy() -> Vec<Outfit> {
+    outfits().into_iter().map(|outfit| Outfit { window: None, ..outfit }).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), attended in any::<bool>()) {
         let attended = if attended { Attended::Yes } else { Attended::No };
-        let (task, first) = Task::new(start(), settings(attended));
-        let mut machine = Machine { task, records: vec![first], open: Vec::new() };
+        let (task, first) = Task::new(start(), within("code", attended));
+        let mut machine = Machine { task: task.among(roomy()), records: vec![first], open: Vec::new() };
         for one in &given {
             give(&mut machine, one, attended);
             machine.check_history();
             check_records(&machine.records);
         }
         // What can be asked of a model at the end is as whole.
-        if let Ok(mut again) = Task::replay(machine.records.clone(), settings(attended)) {
+        let trail = Trail::of(&machine.records);
+        prop_assert_eq!(trail.mode(), machine.task.trail().mode());
+        if let Ok(mut again) = Task::replay(machine.records.clone(), within(trail.mode(), attended)) {
             prop_assert_eq!(again.history(), machine.task.history());
             prop_assert_eq!(again.totals(), machine.task.totals());
             again.step(Input::Cancel);

@@ -17,6 +17,7 @@ mod costs;
 mod cycles;
 mod laws;
 mod machine;
+mod modes;
 mod order;
 mod policy;
 mod story;

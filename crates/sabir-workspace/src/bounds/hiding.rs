@@ -109,10 +109,11 @@ impl Workspace {
         folder: BorrowedFd<'_>,
         base: &Path,
     ) -> Option<Arc<Hiding>> {
-        let names = self.bounds().ignore_files.iter().enumerate();
+        let bounds = self.bounds();
+        let names = bounds.ignore_files.iter().enumerate();
         let list = |(name, file): (usize, &String)| {
             let list = self.read_list(folder, base, file)?;
-            Some(Found { name, list: list.ok().map(|text| self.bounds().lists.compiled(text)) })
+            Some(Found { name, list: list.ok().map(|text| bounds.lists.compiled(text)) })
         };
         let found: Vec<Found> = names.filter_map(list).collect();
         if found.is_empty() { above } else { Some(Arc::new(Hiding { above, base: base.to_path_buf(), found })) }

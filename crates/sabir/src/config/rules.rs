@@ -26,14 +26,16 @@ pub(crate) struct RuleKeys {
     pub(crate) ignore_files: Option<Vec<String>>,
 }
 
-/// A mode of the user's own.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// A mode of the user's own; of a built-in one, its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ModeTable {
     pub(crate) about: String,
     pub(crate) instructions: String,
     pub(crate) tools: Vec<String>,
     pub(crate) write: Vec<String>,
+    /// The model of tasks in it, as `--model` has it.
+    pub(crate) model: Option<String>,
 }
 
 /// What is wrong in the file: where, as the keys that lead there, and why.

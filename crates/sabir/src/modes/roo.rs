@@ -139,7 +139,7 @@ fn mode(value: Value) -> Result<Mode, String> {
             Entry::Whole(name) => (name, None),
             Entry::Limited(name, limit) => (name, limit.file_regex),
         };
-        let Some(group) = group(&name)? else { continue };
+        let group = group(&name)?;
         match (group, limit) {
             (Group::Edit, Some(regex)) => {
                 let pattern = FilePattern::expression(&regex);
@@ -168,17 +168,17 @@ fn mode(value: Value) -> Result<Mode, String> {
     Ok(Mode { name: custom.slug, about, instructions: words.join("\n\n"), groups, write })
 }
 
-/// What Roo's group is here; none of one that names nothing that a mode could take away.
-fn group(name: &str) -> Result<Option<Group>, String> {
-    Ok(Some(match name {
+/// What Roo's group is here.
+fn group(name: &str) -> Result<Group, String> {
+    Ok(match name {
         "read" => Group::Read,
         "edit" => Group::Edit,
         "command" => Group::Command,
         "browser" => Group::Fetch,
         "mcp" => Group::Server,
-        "modes" => return Ok(None),
+        "modes" => Group::Switch,
         other => return Err(format!("`{other}` is none of read, edit, browser, command, mcp, modes")),
-    }))
+    })
 }
 
 #[cfg(test)]
@@ -223,7 +223,7 @@ customModes:
         check(GOOD, &[&format!("docs-writer [read edit fetch] /\\.(md|mdx)$/ (For documents.) {words}")]);
         check(
             r#"{"customModes": [{"slug": "all", "name": "All", "groups": ["read", ["edit", {"fileRegex": "a"}], "edit", "modes"]}]}"#,
-            &["all [read edit]  (All) \"\""],
+            &["all [read edit switch]  (All) \"\""],
         );
         check("customModes: []", &[]);
         check("{}", &[]);

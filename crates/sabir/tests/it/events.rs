@@ -155,6 +155,8 @@ fn shifts() -> Vec<Record> {
         compacted(Why::Overflow, Author::Sabir),
         compacted(Why::Asked, Author::Model),
         Record::Context(Shift::Restored),
+        Record::Context(Shift::Moded { mode: text(), told: text(), when: When::Next }),
+        Record::Context(Shift::Moded { mode: text(), told: text(), when: When::Later }),
     ]
 }
 

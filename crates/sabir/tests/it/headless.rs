@@ -32,7 +32,7 @@ fn read(stream: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Desk {
-    fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
+    pub(crate) fn begin(world: &World, provider: &ScriptedProvider, arguments: &[&str]) -> Self {
         let mut command = world.sabir_with(provider);
         command.args(["run", "--model", NATIVE.model(), "--output", "events", "--control"]).args(arguments);
         Self::of(command)
@@ -79,8 +79,14 @@ impl Desk {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
+    /// Ends the process as a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// The outcome and the code.
-    fn end(mut self) -> (String, i32) {
+    pub(crate) fn end(mut self) -> (String, i32) {
         let ended = self.wait_for("ended");
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         (ended["outcome"].as_str().unwrap().to_owned(), code)

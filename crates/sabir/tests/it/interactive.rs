@@ -114,3 +114,35 @@ fn a_user_speaks_while_it_works() {
     let last = provider.requests().last().unwrap().body.to_string();
     assert!(last.find("And a test.") < last.find("Shorter.") && !last.contains("On and on"), "{last}");
 }
+
+/// `/mode` is the user's own word: it answers no question, has what is asked about judged anew, and is told to the model.
+#[test]
+fn a_user_switches_the_mode() {
+    let world = World::new();
+    let way = WAYS[1];
+    let write = |path: &str| turn("", vec![("write_to_file", json!({"path": path, "content": "x"}))]);
+    let done = || turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let provider = world.plays(way, &[write("a"), turn("What now?", vec![]), write("b"), done()]);
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("allow it?");
+    talk.say("/mode plain");
+    talk.wait_for("there is no mode `plain`: did you mean `plan`?");
+    talk.say("/mode plan");
+    talk.wait_for("does not change files");
+    talk.wait_for("What now?");
+    talk.wait_for("> ");
+    talk.say("/mode code");
+    talk.wait_for("The mode is now `code`");
+    talk.say("Write b.");
+    talk.wait_for("allow it?");
+    talk.say("y");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(crate::world::names(world.work.path()), ["b"]);
+    let last = provider.requests().last().unwrap().body.to_string();
+    let at = |words: &str| last.find(words).unwrap_or_else(|| panic!("{words}: {last}"));
+    assert!(
+        at("The mode is now `plan`") < at("The mode is now `code`") && at("The mode is now `code`") < at("Write b.")
+    );
+}

@@ -47,6 +47,7 @@ mod repairs;
 mod sandboxes;
 mod secrets;
 mod subtasks;
+mod switching;
 mod tools;
 mod tour;
 mod trust;

@@ -325,7 +325,7 @@ customModes:
     );
     assert!(world.work.path().join("docs/a.md").exists());
     let listed = world.sabir().args(["modes", "-C", world.work.path().to_str().unwrap()]).output().unwrap();
-    assert!(stdout(&listed).contains("writer  Writer\n"), "{}", stdout(&listed));
+    assert!(stdout(&listed).contains("\nwriter        Writer\n"), "{}", stdout(&listed));
     assert!(stderr(&listed).contains(".roomodes: the mode `code`: the name is that of a built-in mode"));
     let provider = world.plays(WAY, &[]);
     let output = world.run(&provider, WAY, &["--mode", "odd", "go"]);

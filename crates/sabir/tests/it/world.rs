@@ -72,7 +72,8 @@ impl Way {
 /// The built-in tools, as the binary knows them.
 fn offered() -> ToolSet {
     let specs = sabir_tools::specs().into_iter().chain(sabir_agent::control::specs()).collect();
-    ToolSet::with_unoffered(specs, sabir_tools::unoffered_specs()).unwrap()
+    let more = sabir_tools::unoffered_specs().into_iter().chain(sabir_agent::control::rare_specs()).collect();
+    ToolSet::with_unoffered(specs, more).unwrap()
 }
 
 fn call(name: &str, arguments: &Value) -> Call {

@@ -1,0 +1,77 @@
+//! The trail: which mode a task is in, as its records tell it.
+//!
+//! There is no state of it beside the records: the start names the first mode, a `switch_mode` that is done another, and so does the user's
+//! own word ([`Shift::Moded`](crate::Shift)). Whoever has to follow a task's mode (the machine, a resume, what bounds its files)
+//! follows it by this.
+
+use sabir_call::{Ending, Part};
+
+use crate::control;
+use crate::mode::Mode;
+use crate::record::{Record, Shift};
+
+/// The mode of tasks that name none.
+pub(crate) const USUAL: &str = "code";
+
+/// Follows the mode of a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// `None`: the usual one.
+    mode: Option<String>,
+    switched: bool,
+    /// The switches that the last answer asks for: the call, and the mode.
+    asked: Vec<(sabir_call::CallId, String)>,
+}
+
+impl Trail {
+    /// The trail of these records.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut trail = Self::default();
+        for record in records {
+            trail.note(record);
+        }
+        trail
+    }
+
+    /// Takes a record; whether another mode holds from now on.
+    pub fn note(&mut self, record: &Record) -> bool {
+        match record {
+            Record::Started(start) => {
+                self.mode = start.mode.as_deref().map(|name| Mode::usual_name(name).to_owned());
+                false
+            }
+            Record::Answered(answered) => {
+                let calls = answered.parts.iter().filter_map(|part| match part {
+                    Part::Call(call) if call.name == control::SWITCH => Some(call),
+                    _ => None,
+                });
+                self.asked = calls.map(|call| (call.id.clone(), control::wanted(call).to_owned())).collect();
+                false
+            }
+            Record::Result(result) if result.name == control::SWITCH && result.ending == Ending::Done => {
+                let asked = self.asked.iter().find(|(call, _)| *call == result.id).map(|(_, mode)| mode.clone());
+                asked.is_some_and(|mode| self.enter(mode))
+            }
+            Record::Context(Shift::Moded { mode, .. }) => self.enter(mode.clone()),
+            _ => false,
+        }
+    }
+
+    /// The name of the mode.
+    pub fn mode(&self) -> &str {
+        self.mode.as_deref().unwrap_or(USUAL)
+    }
+
+    /// Whether it was switched since the task began.
+    pub fn has_switched(&self) -> bool {
+        self.switched
+    }
+
+    fn enter(&mut self, mode: String) -> bool {
+        if self.mode() == mode {
+            return false;
+        }
+        (self.mode, self.switched) = (Some(mode), true);
+        true
+    }
+}

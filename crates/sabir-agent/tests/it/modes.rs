@@ -1,0 +1,160 @@
+//! Switching modes in the machine: when what holds, whose word counts, and that a replay comes to the same.
+
+use sabir_agent::{
+    Attended, Effect, Input, Limits, Mode, Outfit, Question, Record, Reply, Settings, Shift, Task, Trail, When,
+};
+use sabir_call::{CallId, Event, Prices, ToolSet};
+
+use crate::machine::{Machine, settings, start, tools};
+
+const LOOK: &str = "<look>\n<path>a</path>\n</look>\n";
+const TOUCH: &str = "<touch>\n<path>a</path>\n</touch>\n";
+
+fn mode(name: &str) -> Mode {
+    Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+}
+
+fn known() -> ToolSet {
+    let all = tools();
+    ToolSet::new(all.iter().cloned().chain(sabir_agent::control::rare_specs()).collect()).unwrap()
+}
+
+/// The modes of a task, each with a model of its own.
+pub(crate) fn outfits() -> Vec<Outfit> {
+    let outfit = |mode: Mode| {
+        let (model, prices) = (format!("model of {}", mode.name), Prices::default());
+        Outfit { mode, foreign: false, model, prices, window: Some(1000), tools: known() }
+    };
+    Mode::built_in().into_iter().map(outfit).collect()
+}
+
+/// The settings of a task that is in that mode.
+pub(crate) fn within(name: &str, attended: Attended) -> Settings {
+    let plain = settings(attended);
+    let limits = Limits { turns: None, ..plain.limits };
+    Settings { rules: plain.rules.clone().within(mode(name)), tools: known(), limits, ..plain }
+}
+
+fn machine(name: &str, attended: Attended) -> Machine {
+    let mode = Some(name.to_owned()).filter(|name| name != "code");
+    let (task, first) = Task::new(sabir_agent::Start { mode, ..start() }, within(name, attended));
+    let mut machine = Machine { task: task.among(outfits()), records: vec![first], open: Vec::new() };
+    machine.step(Input::Begin);
+    machine
+}
+
+fn switch(name: &str) -> String {
+    format!("<switch_mode>\n<mode>{name}</mode>\n<reason>why</reason>\n</switch_mode>\n")
+}
+
+/// The model writes it, where the tools are those of the modes.
+fn answer(machine: &mut Machine, text: &str) {
+    use sabir_call::dialect::Selection;
+    use sabir_call::{Prompted, Sink};
+    assert_eq!(machine.open, [Effect::Ask]);
+    machine.open.clear();
+    let task = &mut machine.task;
+    let mut reading =
+        Prompted::new(Selection::AUTO, &known(), |event: Event<'_>| assert!(task.step(Input::Event(event)).is_empty()));
+    reading.event(Event::Text { text });
+    let _ = reading.finish(sabir_call::Cut::Ended);
+    machine.step(Input::Answered);
+}
+
+#[test]
+fn reads_before_a_switch_are_in_the_old_mode_and_what_follows_in_the_new_one() {
+    let mut machine = machine("code", Attended::No);
+    answer(&mut machine, &format!("{LOOK}{LOOK}{}{LOOK}{TOUCH}", switch("plan")));
+    assert_eq!(machine.open.len(), 2, "both reads, and nothing behind them: {:?}", machine.open);
+    assert_eq!(machine.task.request().model, "m");
+    machine.work(false);
+    let results = ["look done", "look done", "switch_mode done", "look done", "touch denied"];
+    assert_eq!(machine.results(), results);
+    let request = machine.task.request();
+    assert_eq!((request.model.as_str(), machine.task.trail().mode()), ("model of plan", "plan"));
+    assert_eq!(machine.task.filling().window, Some(1000));
+    machine.check_history();
+}
+
+/// Whatever of the records is there, a replay is in the mode that they tell, and so is whoever follows them.
+#[test]
+fn a_mode_follows_from_records_alone() {
+    let mut machine = machine("plan", Attended::Yes);
+    answer(&mut machine, &switch("ask"));
+    answer(&mut machine, &switch("architect"));
+    machine.reply(Reply::Yes);
+    answer(&mut machine, &switch("code"));
+    machine.reply(Reply::No("no".to_owned()));
+    machine.step(Input::Moded("debug".to_owned()));
+    assert_eq!(machine.results(), ["switch_mode done", "switch_mode done", "switch_mode denied"]);
+    let mut modes = Vec::new();
+    for count in 1..=machine.records.len() {
+        let records = &machine.records[..count];
+        let trail = Trail::of(records);
+        let again = Task::replay(records.to_vec(), within(trail.mode(), Attended::Yes)).unwrap().among(outfits());
+        assert_eq!(again.trail().mode(), trail.mode());
+        if modes.last().map(String::as_str) != Some(trail.mode()) {
+            modes.push(trail.mode().to_owned());
+        }
+    }
+    assert_eq!(modes, ["plan", "ask", "docs", "debug"]);
+}
+
+#[test]
+fn the_users_word_has_open_questions_judged_anew() {
+    let mut machine = machine("plan", Attended::Yes);
+    answer(&mut machine, &format!("{}{TOUCH}", switch("code")));
+    let Question::Approval { reason, detail, proposals, .. } = machine.question() else { panic!() };
+    assert!(reason.contains("which can also change files") && detail == "why" && proposals.is_empty(), "{reason}");
+    // Words approve nothing.
+    machine.step(Input::Said("yes, switch".to_owned()));
+    assert_eq!(machine.results(), [""; 0]);
+    // To what the model asks for: there is no question any more.
+    machine.step(Input::Moded("act".to_owned()));
+    machine.work(false);
+    assert_eq!(machine.results(), ["switch_mode done", "touch done"]);
+    machine.step(Input::Moded("no such mode".to_owned()));
+    assert_eq!(machine.task.trail().mode(), "code");
+    machine.check_history();
+}
+
+/// While an answer is written a switch waits with its words, and holds for the calls of that answer.
+#[test]
+fn a_switch_while_the_model_writes() {
+    let mut machine = machine("code", Attended::No);
+    machine.step(Input::Moded("plan".to_owned()));
+    let Some(Record::Context(Shift::Moded { when, .. })) = machine.records.last() else { panic!() };
+    assert_eq!(*when, When::Later);
+    assert_eq!(machine.task.request().model, "m", "the request is on its way");
+    answer(&mut machine, TOUCH);
+    machine.work(false);
+    assert_eq!(machine.results(), ["touch denied"]);
+    assert_eq!(machine.task.request().model, "model of plan");
+    let last = format!("{:?}", machine.task.history().last());
+    assert!(last.contains("The user has switched to another mode. The mode is now `plan`"), "{last}");
+}
+
+#[test]
+fn nobody_there_means_no_more_than_before() {
+    let mut machine = machine("plan", Attended::Yes);
+    answer(&mut machine, &switch("code"));
+    machine.question();
+    machine.step(Input::Left);
+    assert_eq!((machine.results(), machine.task.trail().mode()), (vec!["switch_mode denied".to_owned()], "plan"));
+    // A result that nobody gave switches nothing.
+    let mut trail = machine.task.trail().clone();
+    let id = CallId::new("forged");
+    let (name, ending, content) = ("switch_mode".to_owned(), sabir_call::Ending::Done, "code".to_owned());
+    assert!(!trail.note(&Record::Result(sabir_call::CallResult { id, name, ending, content, images: Vec::new() })));
+}
+
+#[test]
+fn a_task_that_knows_no_modes_has_its_own() {
+    let (task, first) = Task::new(start(), within("plan", Attended::No));
+    let mut machine = Machine { task, records: vec![first], open: Vec::new() };
+    machine.step(Input::Begin);
+    // Its start says another mode than it is run in: that is told.
+    assert!(matches!(machine.records.last(), Some(Record::Context(Shift::Moded { mode, .. })) if mode == "plan"));
+    answer(&mut machine, &switch("code"));
+    assert_eq!(machine.results(), ["switch_mode failed"]);
+}

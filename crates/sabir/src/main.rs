@@ -46,6 +46,7 @@ mod screen;
 mod shown;
 mod spent;
 mod task;
+mod telemetry;
 mod terminal;
 mod time;
 mod tour;

@@ -20,7 +20,7 @@ use crate::modes::{Begun, Routed};
 use crate::screen::{Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
-use crate::{controls, modes, print, sandbox, spent, typed};
+use crate::{controls, modes, print, sandbox, spent, telemetry, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
@@ -112,7 +112,8 @@ fn begin(
     let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?;
     let attended = attended(output, lines.as_ref());
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
-    let mut open = task::start(&bench, plan, attended, &folder)?;
+    let open = task::start(&bench, plan, attended, &folder)?;
+    let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, user(output, lines, patience, &bench))
@@ -176,7 +177,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         error => Failure::usage(format!("{id}: {error}")),
     })?;
     let task = task.within(bench.context.clone()).among(bench.modes.outfits());
-    let mut open = Open { task, store: Box::new(journal), first: None, words };
+    let open = Open { task, store: Box::new(journal), first: None, words };
+    let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, user(output, lines, patience, &bench))
 }

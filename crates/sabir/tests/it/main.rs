@@ -46,6 +46,7 @@ mod repairs;
 mod sandboxes;
 mod secrets;
 mod switching;
+mod telemetry;
 mod tools;
 mod tour;
 mod trust;

@@ -1,7 +1,7 @@
 //! Sends spans to a collector, in batches, from a thread of its own.
 //!
-//! The task hands spans over and never waits: where too many lie there, the newest are dropped. At the end there is a second for what is
-//! left. A batch that the collector does not take is dropped as well; it is not worth a task's time to ask again.
+//! The task hands spans over and never waits: where too many lie there, the newest are dropped. At the end there are three seconds for
+//! what is left. A batch that the collector does not take is dropped as well; it is not worth a task's time to ask again.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -23,7 +23,7 @@ const GATHER: Duration = Duration::from_secs(5);
 /// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the end of a task waits for the last of them.
-const LAST: Duration = Duration::from_secs(1);
+const LAST: Duration = Duration::from_secs(3);
 
 /// The task's end of the channel.
 pub(super) struct Sender {
@@ -91,7 +91,8 @@ impl Drop for Sender {
 /// Gathers and sends until the task is over.
 fn deliver(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    let mut client = None;
+    // Made while the task works, so that its end need not wait for that.
+    let Some(client) = client(headers, url) else { return };
     while let Ok(first) = waiting.recv() {
         let mut batch = vec![first];
         let until = Instant::now() + GATHER;
@@ -101,20 +102,21 @@ fn deliver(waiting: &Receiver<Span>, url: &Url, headers: &HeaderMap) {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
-        let Some(client) = client.get_or_insert_with(|| connect(headers)) else { return };
         let request = client.post(url.clone()).body(otlp::body(&batch));
         // What became of it changes nothing.
         _ = runtime.block_on(async { request.send().await?.bytes().await });
     }
 }
 
-fn connect(headers: &HeaderMap) -> Option<Client> {
+/// What sends. Without TLS no certificates are read. Nothing is connected here.
+fn client(headers: &HeaderMap, url: &Url) -> Option<Client> {
     // An error says that there is one already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let agent = concat!("sabir/", env!("CARGO_PKG_VERSION"));
     // A redirect could carry a key elsewhere.
     let redirect = reqwest::redirect::Policy::none();
     let client = Client::builder().default_headers(headers.clone()).user_agent(agent).redirect(redirect).no_proxy();
+    let client = if url.scheme() == "https" { client } else { client.tls_certs_only([]) };
     client.timeout(PATIENCE).build().ok()
 }
 

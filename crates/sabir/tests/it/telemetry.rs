@@ -32,19 +32,19 @@ fn collector() -> (String, Receiver<(String, Value)>) {
                 };
                 let mut body = vec![0; length.lines().next().unwrap().parse().unwrap()];
                 stream.read_exact(&mut body).unwrap();
-                stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
                 _ = sender.send((head, serde_json::from_slice(&body).unwrap()));
+                _ = stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
             }
         }
     });
     (format!("http://{address}"), requests)
 }
 
-/// The spans of all requests so far.
+/// The spans of a run, of which the last has no parent.
 fn spans(requests: &Receiver<(String, Value)>) -> Vec<Value> {
-    let mut all = Vec::new();
-    while let Ok((head, body)) = requests.recv_timeout(Duration::from_millis(if all.is_empty() { 10_000 } else { 200 }))
-    {
+    let mut all: Vec<Value> = Vec::new();
+    while all.last().is_none_or(|span| !span["parentSpanId"].is_null()) {
+        let (head, body) = requests.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n") && head.contains("x-team: blue"), "{head}");
         all.extend(body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
     }
@@ -77,7 +77,6 @@ fn a_collector_gets_the_spans_of_a_task() {
     assert!(told[..3].iter().all(|span| span["parentSpanId"] == root["spanId"] && span["traceId"] == root["traceId"]));
     assert_eq!(attribute(root, "gen_ai.conversation.id")["stringValue"], world.only_task());
     assert_eq!(attribute(&told[0], "gen_ai.provider.name")["stringValue"], "openai");
-    assert!(attribute(&told[0], "gen_ai.usage.output_tokens")["intValue"].is_string());
     assert_eq!(attribute(&told[1], "gen_ai.tool.call.id")["stringValue"], "call_1_0");
     assert!(!json!(told).to_string().contains("some words"));
     configured(&world, &(table + "content = true\n"));

@@ -181,11 +181,11 @@ impl Registry {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn offer(&self, fits: &dyn Fn(&str) -> bool) -> Result<ToolSet, ToolError> {
-        let tools = self.tools.iter().map(|(_, tool)| (tool.spec(), tool.offered()));
         let (mut shown, mut known) = (Vec::new(), Vec::new());
-        for (spec, offered) in tools {
-            let list = if offered && fits(&spec.name) { &mut shown } else { &mut known };
-            list.push(spec);
+        for (name, tool) in &self.tools {
+            let list = if tool.offered() && fits(name) { &mut shown } else { &mut known };
+            // A schema is made of types, which is not worth doing for every mode.
+            list.push(self.set.get(name).cloned().unwrap_or_else(|| tool.spec()));
         }
         shown.extend(crate::control::specs());
         for spec in crate::control::rare_specs() {

@@ -50,6 +50,9 @@
 //! to = "box/NAME"
 //! mend = "retry 2"
 //!
+//! [telemetry]                       # spans of tasks, to a collector of yours; docs/telemetry.md
+//! endpoint = "http://127.0.0.1:4318"
+//!
 //! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
 //! machine = "json"
 //! open = "<mine>"
@@ -77,11 +80,14 @@ use crate::dialects::{self, Tables};
 use crate::exit::Failure;
 use crate::gateway::GatewayKeys;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
+use crate::telemetry::TelemetryKeys;
 use crate::{modes, repairs};
 
+pub(crate) use environment::command_environment;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
 
+mod environment;
 pub(crate) mod keys;
 mod limits;
 mod meaning;
@@ -121,6 +127,7 @@ struct OwnKeys {
     models: Vec<Entry>,
     dialects: Tables,
     gateway: GatewayKeys,
+    telemetry: TelemetryKeys,
 }
 
 /// A model that can be asked.
@@ -166,7 +173,8 @@ impl Config {
         }
         let (text, mode) = whole(&path)?;
         let mut config = Self::read(&path, &text)?;
-        if (config.own.providers.hold_key() || config.own.gateway.hold_token()) && mode & 0o077 != 0 {
+        let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
+        if (providers.hold_key() || gateway.hold_token() || telemetry.hold_key()) && mode & 0o077 != 0 {
             let shown = path.display();
             return Err(Failure::usage(format!(
                 "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
@@ -176,6 +184,7 @@ impl Config {
         let wrong = |message: String| Failure::usage(format!("{}: {message}", path.display()));
         config.own.providers.check().map_err(wrong)?;
         config.own.gateway.check().map_err(wrong)?;
+        config.own.telemetry.check().map_err(wrong)?;
         for name in edit_tools(&config) {
             name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
         }
@@ -258,6 +267,11 @@ impl Config {
     /// What a gateway is told.
     pub(crate) fn gateway(&self) -> &GatewayKeys {
         &self.own.gateway
+    }
+
+    /// Where spans of tasks are sent.
+    pub(crate) fn telemetry(&self) -> &TelemetryKeys {
+        &self.own.telemetry
     }
 
     /// All providers, for a list.
@@ -428,41 +442,6 @@ pub(crate) fn data_folder() -> Result<PathBuf, Failure> {
         Failure::usage(format!("there is no home folder to keep tasks in ({error}): set HOME or XDG_DATA_HOME"))
     })?;
     Ok(places.data_dir().join("sabir"))
-}
-
-/// What commands get of our environment: names that programs need to work at all, and none that holds a secret.
-pub(crate) fn command_environment() -> Vec<(String, String)> {
-    const NAMES: [&str; 22] = [
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TMPDIR",
-        "CARGO_HOME",
-        "RUSTUP_HOME",
-        "RUSTUP_TOOLCHAIN",
-        "GOPATH",
-        "GOROOT",
-        "JAVA_HOME",
-        "NVM_DIR",
-        "PYENV_ROOT",
-        "VIRTUAL_ENV",
-        "NODE_PATH",
-        "EDITOR",
-        "XDG_CACHE_HOME",
-        "COLUMNS",
-    ];
-    let keep = |name: &str| NAMES.contains(&name) || name.starts_with("LC_");
-    let mut kept: Vec<_> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| keep(name))
-        .collect();
-    kept.push(("TERM".to_owned(), "dumb".to_owned()));
-    kept
 }
 
 /// `90`, `90s`, `15m` or `2h`.

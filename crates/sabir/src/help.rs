@@ -49,7 +49,8 @@ pub(crate) fn help(topic: &[String]) -> Result<Exit, Failure> {
 
 /// The built-in tools, with what a model reads of each.
 fn tools() -> String {
-    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs()).chain(control::specs());
+    let known = sabir_tools::specs().into_iter().chain(sabir_tools::unoffered_specs());
+    let known = known.chain(control::specs()).chain(control::rare_specs());
     let mut text: String = known.map(|spec| format!("{}\n    {}\n", spec.name, spec.description)).collect();
     text.push_str("`sabir help tool NAME` says what one does, and the exact words of its results.\n");
     text

@@ -50,6 +50,7 @@ mod shown;
 mod spent;
 mod task;
 mod tasks;
+mod telemetry;
 mod terminal;
 mod time;
 mod tour;

@@ -179,6 +179,11 @@ pub(crate) fn offers(mode: &Mode, tool: &str) -> bool {
     }
 }
 
+/// Whether a tool is offered where that mode holds. Where none does there is nothing to be switched.
+pub(crate) fn offered(mode: Option<&Mode>, tool: &str) -> bool {
+    mode.map_or(tool != SWITCH, |mode| offers(mode, tool))
+}
+
 /// What a tool does; none of a tool that touches nothing or is not built in, which its accesses are judged by.
 fn group(tool: &str) -> Option<Group> {
     Some(match tool {

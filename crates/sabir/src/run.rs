@@ -21,7 +21,7 @@ use crate::family::{self, Family};
 use crate::modes::{Begun, Routed};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::watchers::Watchers;
-use crate::{controls, modes, print, sandbox, spent, typed};
+use crate::{controls, modes, print, sandbox, spent, telemetry, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
@@ -168,7 +168,8 @@ fn begin(
     let begun = Begun { mode, model: &chosen.name, protocol: &protocol };
     let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?.in_mode(now);
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
-    let mut open = task::start(&bench, plan, attended, &folder)?;
+    let open = task::start(&bench, plan, attended, &folder)?;
+    let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, (output, user))
@@ -239,7 +240,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         error => Failure::usage(format!("{id}: {error}")),
     })?;
     let task = task.within(bench.context.clone()).among(bench.modes.outfits());
-    let mut open = Open { task, store: Box::new(journal), first: None, words };
+    let open = Open { task, store: Box::new(journal), first: None, words };
+    let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, (output, user))
 }

@@ -224,7 +224,7 @@ impl Bench {
         tools.extend(household.map(|household| Arc::new(NewTask::new(household)) as Arc<dyn Tool>));
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(Place { folder: here, system, results: Vec::new() });
-        let fits = |name: &str| rules.mode().is_none_or(|mode| modes::offers(mode, name));
+        let fits = |name: &str| modes::offered(rules.mode(), name);
         let registry = Registry::offering(tools, &fits).map_err(|error| Failure::internal(error.to_string()))?;
         Ok(Self {
             workspace,

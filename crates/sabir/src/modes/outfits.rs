@@ -17,6 +17,7 @@ use crate::cli::TaskOptions;
 use crate::config::{Chosen, Config};
 use crate::exit::Failure;
 use crate::task::{self, Bench};
+use crate::telemetry::AskedModel;
 
 /// How a task was begun, as far as its models depend on it.
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +74,9 @@ pub(crate) struct Modes {
 pub(super) struct Station {
     pub(super) outfit: Outfit,
     pub(super) bounds: Bounds,
-    /// The model, as the user names it.
+    /// The model, as the user names it, and who has it.
     pub(super) model: String,
+    provider: String,
     /// The model, where it is on another server than the task's.
     pub(super) elsewhere: Option<Chosen>,
     /// Why its own model is not used.
@@ -139,6 +141,15 @@ impl Modes {
         self.words.as_deref()
     }
 
+    /// Whom the modes ask.
+    pub(crate) fn asked(&self) -> BTreeMap<String, AskedModel> {
+        let asked = self.stations.iter().map(|station| {
+            let (provider, model) = (station.provider.clone(), station.outfit.model.clone());
+            (station.outfit.mode.name.clone(), AskedModel { provider, model })
+        });
+        asked.collect()
+    }
+
     /// What a recording must hold of them, where that is their model.
     pub(crate) fn told(&self, model: &str) -> BTreeMap<String, ToldMode> {
         let other = self.stations.iter().filter(|station| station.outfit.model != model);
@@ -181,8 +192,15 @@ impl Bench {
                 mode,
             };
             let bounds = super::bounds_of(&self.rules.clone().within(outfit.mode.clone()), config)?;
-            let name = model.name.clone();
-            stations.push(Station { outfit, bounds, model: name, elsewhere: elsewhere.then_some(model), note });
+            let (name, provider) = (model.name.clone(), model.reached.provider.name.clone());
+            stations.push(Station {
+                outfit,
+                bounds,
+                model: name,
+                provider,
+                elsewhere: elsewhere.then_some(model),
+                note,
+            });
         }
         self.modes = self.station(stations, begun.mode);
         Ok(self)
@@ -208,7 +226,14 @@ impl Bench {
             let bounds = super::bounds_of(&self.rules.clone().within(mode.clone()), config)?;
             let (name, tools) = (model.clone(), self.offer(&mode)?);
             let outfit = Outfit { mode, foreign, model, prices, window, tools };
-            stations.push(Station { outfit, bounds, model: name, elsewhere: None, note: None });
+            stations.push(Station {
+                outfit,
+                bounds,
+                model: name,
+                provider: String::new(),
+                elsewhere: None,
+                note: None,
+            });
         }
         self.modes = self.station(stations, begun);
         Ok(self)

@@ -48,6 +48,7 @@ mod sandboxes;
 mod secrets;
 mod subtasks;
 mod switching;
+mod telemetry;
 mod tools;
 mod tour;
 mod trust;

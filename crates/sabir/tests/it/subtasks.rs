@@ -167,6 +167,39 @@ fn a_subtask_answers_the_call() {
     assert!(!world.work.path().join("one").exists());
 }
 
+/// Whoever reads sees records alone, each line under the name of its subtask, and the result of the task.
+#[test]
+fn people_see_subtasks_by_their_records() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("Two parts.", vec![new_task("alpha writes one"), new_task("beta reads it")]), results),
+        ("root", _) => say(&done("all is done"), results),
+        ("alpha", 0) => say(&write("one"), results).in_deltas(3),
+        (_, 0) => say(&command("touch two"), results),
+        _ => say(&done("part"), results),
+    });
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", NATIVE.model(), "--subtasks", "--approve", "edits", "root"]);
+    let output = command.output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "all is done\n"), "{}", stderr(&output));
+    let shown = stderr(&output);
+    let lines: Vec<_> = shown.lines().filter(|line| line.starts_with("  [code ")).collect();
+    for words in
+        ["] begins: alpha writes one", "] ● write_to_file one", "✓ write_to_file one", "✗ denied:", "] is completed"]
+    {
+        assert!(lines.iter().any(|line| line.contains(words)), "{words}: {shown}");
+    }
+    let (_, children) = journals(&world);
+    let named = |line: &&str| {
+        children.iter().any(|child| line.starts_with(&format!("  [code {}] ", &child[child.len() - 4..])))
+    };
+    assert!(lines.iter().all(named), "{shown}");
+    command.args(["--output", "json"]);
+    let output = command.output().unwrap();
+    let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&told["outcome"], &told["message"]), (&json!("completed"), &json!("all is done")));
+}
+
 /// Three are at work together, each waits until it has seen the others; the fourth waits for its turn.
 #[test]
 fn three_work_at_once_and_the_fourth_waits() {

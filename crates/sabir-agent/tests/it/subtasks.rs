@@ -418,9 +418,9 @@ fn records_name(house: &House, parent: &TaskId, child: &TaskId, born: usize) -> 
     house.all().iter().position(names).is_some_and(|named| named < born)
 }
 
-#[test]
-fn a_crash_at_any_record_is_gone_on_from() {
-    let house = House::new(|prompt, history| match (prompt, turns(history)) {
+/// Three levels, each of which does something.
+fn nested() -> House {
+    House::new(|prompt, history| match (prompt, turns(history)) {
         ("Do it.", 0) => hand(&["a", "nest"]),
         ("nest", 0) => hand(&["b"]),
         ("nest", 1) => touch("c"),
@@ -432,7 +432,71 @@ fn a_crash_at_any_record_is_gone_on_from() {
         }
         (path, 0) => touch(path),
         (path, _) => done(&format!("{path} is there")),
-    });
+    })
+}
+
+#[test]
+fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
+    let whole = nested();
+    block(whole.run(Cancel::default()));
+    let (mut cancelled, mut open) = (0, 0);
+    for entries in 1..whole.all().len() {
+        let house = nested();
+        let (outcome, _, task) = block(async {
+            let cancel = Cancel::default();
+            let stop = async {
+                while house.all().len() < entries {
+                    tokio::task::yield_now().await;
+                }
+                cancel.cancel();
+            };
+            tokio::join!(house.run(cancel.clone()), stop).0
+        });
+        assert_eq!(task.totals(), own_totals(&house), "at {entries}: what was taken is told");
+        if outcome != Outcome::Cancelled {
+            continue;
+        }
+        cancelled += 1;
+        for task in house.tasks() {
+            let last = house.records(&task).pop();
+            assert!(matches!(last, Some(Record::Ended { .. })), "at {entries}, {task}: {last:?}");
+        }
+        open += usize::from(tale(&house).contains(&"Cancelled after 1".to_owned()));
+        let (after, outcome, message, task) = gone_on(&house, house.all().len());
+        assert_eq!(outcome, Outcome::Completed, "at {entries}: {message}");
+        check_family(&after);
+        assert_eq!((task.totals(), after.tasks().len()), (own_totals(&after), 4), "at {entries}");
+    }
+    assert!(cancelled > 10 && open > 0, "{cancelled} were cancelled, {open} with subtasks at work");
+}
+
+#[test]
+fn words_at_any_moment_end_no_parent() {
+    let whole = nested();
+    block(whole.run(Cancel::default()));
+    let mut given_up = 0;
+    for entries in 1..whole.all().len() {
+        let house = nested();
+        let (outcome, message, task) = block(async {
+            let (mouth, ears) = unbounded_channel();
+            let steer = async {
+                while house.all().len() < entries {
+                    tokio::task::yield_now().await;
+                }
+                _ = mouth.send(Heard::Steered("Mind the tests.".to_owned()));
+            };
+            tokio::join!(house.spoken_to(ears), steer).0
+        });
+        assert_eq!((outcome, task.totals()), (Outcome::Completed, own_totals(&house)), "at {entries}: {message}");
+        check_family(&house);
+        given_up += results(task.history()).iter().filter(|result| result.starts_with("new_task interrupted")).count();
+    }
+    assert!(given_up > 5, "{given_up} were given up");
+}
+
+#[test]
+fn a_crash_at_any_record_is_gone_on_from() {
+    let house = nested();
     let (outcome, whole, task) = block(house.run(Cancel::default()));
     assert_eq!(outcome, Outcome::Completed);
     assert_eq!((task.totals(), house.tasks().len()), (own_totals(&house), 4));

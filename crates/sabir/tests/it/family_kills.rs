@@ -112,7 +112,7 @@ fn one_family(wanted: usize, seed: &mut u64, figures: &mut Figures) {
         let mut command = world.sabir_with(&provider);
         match &root {
             None => command.args(["run", "--model", NATIVE.model(), "--subtasks"]).args(options).arg("root"),
-            Some(root) => command.args(["resume"]).args(options).arg(root),
+            Some(root) => command.args(["resume", "--subtasks"]).args(options).arg(root),
         };
         // On a busy machine a task may be killed again and again before it has begun: in the end it is left alone.
         let wait = if figures.kills < wanted && begun < 60 { 60 + random(seed) % 500 } else { 120_000 };

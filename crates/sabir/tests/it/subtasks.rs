@@ -167,6 +167,39 @@ fn a_subtask_answers_the_call() {
     assert!(!world.work.path().join("one").exists());
 }
 
+/// Whoever reads sees records alone, each line under the name of its subtask, and the result of the task.
+#[test]
+fn people_see_subtasks_by_their_records() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("Two parts.", vec![new_task("alpha writes one"), new_task("beta reads it")]), results),
+        ("root", _) => say(&done("all is done"), results),
+        ("alpha", 0) => say(&write("one"), results).in_deltas(3),
+        (_, 0) => say(&command("touch two"), results),
+        _ => say(&done("part"), results),
+    });
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", NATIVE.model(), "--subtasks", "--approve", "edits", "root"]);
+    let output = command.output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "all is done\n"), "{}", stderr(&output));
+    let shown = stderr(&output);
+    let lines: Vec<_> = shown.lines().filter(|line| line.starts_with("  [code ")).collect();
+    for words in
+        ["] begins: alpha writes one", "] ● write_to_file one", "✓ write_to_file one", "✗ denied:", "] is completed"]
+    {
+        assert!(lines.iter().any(|line| line.contains(words)), "{words}: {shown}");
+    }
+    let (_, children) = journals(&world);
+    let named = |line: &&str| {
+        children.iter().any(|child| line.starts_with(&format!("  [code {}] ", &child[child.len() - 4..])))
+    };
+    assert!(lines.iter().all(named), "{shown}");
+    command.args(["--output", "json"]);
+    let output = command.output().unwrap();
+    let told: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&told["outcome"], &told["message"]), (&json!("completed"), &json!("all is done")));
+}
+
 /// Three are at work together, each waits until it has seen the others; the fourth waits for its turn.
 #[test]
 fn three_work_at_once_and_the_fourth_waits() {
@@ -198,10 +231,13 @@ fn three_work_at_once_and_the_fourth_waits() {
     // The first of the lines that start is the task's own.
     assert!(at("started", 3) < at("ended", 0), "three begin before one has ended");
     assert!(at("started", 4) > at("ended", 0), "the fourth begins behind the end of one");
-    let results =
-        log(&world, &root).into_iter().filter(|record| record["kind"] == "result" && record["name"] == "new_task");
-    let results: Vec<_> = results.map(|result| result["content"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(results, ["alpha", "beta", "gamma", "delta"], "results come in the order of the calls");
+    assert_eq!(outcome(&log(&world, &root)), "completed");
+    let last = provider.requests().pop().unwrap().incoming.unwrap().unwrap().request;
+    let parts = last.messages.iter().flat_map(|message| &message.parts);
+    let results: Vec<_> = parts
+        .filter_map(|part| if let Part::Result(result) = part { Some(result.content.as_str()) } else { None })
+        .collect();
+    assert_eq!(results, ["alpha", "beta", "gamma", "delta"], "the model reads results in the order of its calls");
 }
 
 #[test]
@@ -523,7 +559,7 @@ fn a_fork_begins_an_open_subtask_anew() {
     let lines = events(&output);
     let started = lines.iter().find(|line| line["kind"] == "started" && line["prompt"] == "alpha").unwrap();
     assert!(started["task"] != children[0].as_str(), "{started}");
-    assert_eq!(log(&world, &children[0]).last().unwrap()["kind"] == "ended", false, "the other one is as it was");
+    assert_ne!(log(&world, &children[0]).last().unwrap()["kind"], "ended", "the other one is as it was");
 }
 
 #[test]

@@ -34,11 +34,15 @@ pub(super) type Script = dyn Fn(&str, &[Message]) -> Say + Send + Sync;
 
 /// Something that happened to a task.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are records")]
 pub(super) enum Entry {
     Kept(TaskId, Record),
     /// A tool did something.
     Touched(TaskId, String),
 }
+
+/// A way to speak to the subtask of that prompt.
+pub(super) type Mouth = (String, UnboundedSender<Heard>);
 
 /// What everybody in the house shares.
 #[derive(Clone)]
@@ -50,7 +54,7 @@ pub(super) struct House {
     /// Tasks whose model is at it now.
     pub(super) open: Arc<Mutex<Vec<String>>>,
     /// A way to speak to subtasks, by their prompts.
-    pub(super) ears: Arc<Mutex<Vec<(String, UnboundedSender<Heard>)>>>,
+    pub(super) ears: Arc<Mutex<Vec<Mouth>>>,
     pub(super) settings: Settings,
 }
 

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Access, Attended, Bound, Effect, Input, Judge, Outcome, Record, Reply, SubtaskEnd, Task, ToolOutput, Verdict,
-    control,
+    Access, Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Record, Reply, Settings,
+    Shift, SubtaskEnd, Task, ToolOutput, Verdict, control,
 };
 use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
 
@@ -36,16 +36,19 @@ enum Given {
     Spent,
     Steered,
     Left,
+    /// The context is compacted, by the model or without one.
+    Compact(Author),
+    Restore,
     /// The process ends, and another one goes on with the records.
     Resumed,
 }
 
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
 const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
-const NAMES: [&str; 7] =
-    ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question", control::SUBTASK];
+const NAMES: [&str; 8] =
+    ["look", "touch", "teleport", "", "attempt_completion", "ask_followup_question", control::SUBTASK, control::TODOS];
 
-const ARGUMENTS: [&str; 4] = ["path", "result", "question", "message"];
+const ARGUMENTS: [&str; 5] = ["path", "result", "question", "message", "todos"];
 
 fn given() -> impl Strategy<Value = Given> {
     let index = || 0u32..3;
@@ -87,8 +90,22 @@ fn given() -> impl Strategy<Value = Given> {
         1 => Just(Given::Spent),
         1 => Just(Given::Steered),
         1 => Just(Given::Left),
+        1 => Just(Given::Compact(Author::Model)),
+        2 => Just(Given::Compact(Author::Sabir)),
+        1 => Just(Given::Restore),
         2 => Just(Given::Resumed),
     ]
+}
+
+/// Who is there, and what must hold before a completion is accepted.
+fn terms() -> impl Strategy<Value = Settings> {
+    let attended = prop_oneof![Just(Attended::Yes), Just(Attended::No), Just(Attended::Program)];
+    (attended, any::<bool>(), any::<bool>()).prop_map(|(attended, todos, check)| {
+        let mut terms = settings(attended);
+        terms.completion.todos = if todos { OpenTodos::Refused } else { OpenTodos::Allowed };
+        terms.completion.check = check.then(|| ("touch".to_owned(), Arguments::new()));
+        terms
+    })
 }
 
 fn error(kind: ModelErrorKind) -> ModelError {
@@ -103,12 +120,12 @@ fn end(failed: bool) -> SubtaskEnd {
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(Input::Event(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
-    machine.step(Input::Event(Event::ArgDelta { index, text: "a" }));
+    machine.step(Input::Event(Event::ArgDelta { index, text: if name == "todos" { "[ ] a" } else { "a" } }));
     machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
 }
 
 /// Gives it to the machine, whatever that waits for.
-fn give(machine: &mut Machine, given: &Given, attended: Attended) {
+fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
     let id = |at: usize| CallId::new(IDS[at]);
     let input = match given {
         Given::Begin => Input::Begin,
@@ -134,8 +151,8 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
         Given::Called(index, id, name) => {
             let argument = if *name < 4 { 0 } else { name - 3 };
-            give(machine, &Given::Opened(*index, *id, *name), attended);
-            give(machine, &Given::Argument(*index, argument), attended);
+            give(machine, &Given::Opened(*index, *id, *name), terms);
+            give(machine, &Given::Argument(*index, argument), terms);
             Input::Event(Event::CallEnd { index: *index, at: 0 })
         }
         Given::Closed(index) => Input::Event(Event::CallEnd { index: *index, at: 0 }),
@@ -153,8 +170,10 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Spent => Input::Spent("x".to_owned()),
         Given::Steered => Input::Steered("words".to_owned()),
         Given::Left => Input::Left,
+        Given::Compact(by) => Input::Compact(*by),
+        Given::Restore => Input::Restore,
         Given::Resumed => {
-            if let Ok(task) = Task::replay(machine.records.clone(), settings(attended)) {
+            if let Ok(task) = Task::replay(machine.records.clone(), terms.clone()) {
                 machine.task = task;
                 machine.open.clear();
             }
@@ -205,21 +224,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), attended in any::<bool>()) {
-        let attended = if attended { Attended::Yes } else { Attended::No };
-        let (task, first) = Task::new(start(), settings(attended));
+    fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), terms in terms()) {
+        let (task, first) = Task::new(start(), terms.clone());
         let mut machine = Machine { task, records: vec![first], open: Vec::new() };
         for one in &given {
-            give(&mut machine, one, attended);
+            give(&mut machine, one, &terms);
             machine.check_history();
             check_records(&machine.records);
         }
         // What can be asked of a model at the end is as whole.
-        if let Ok(mut again) = Task::replay(machine.records.clone(), settings(attended)) {
+        if let Ok(mut again) = Task::replay(machine.records.clone(), terms) {
             prop_assert_eq!(again.history(), machine.task.history());
             prop_assert_eq!(again.totals(), machine.task.totals());
             again.step(Input::Cancel);
-            prop_assert_eq!(&*again.request().messages, again.history());
+            let compacted = |record: &Record| matches!(record, Record::Context(Shift::Compacted(_)));
+            if !machine.records.iter().any(compacted) {
+                prop_assert_eq!(&*again.request().messages, again.history());
+            }
         }
     }
 }

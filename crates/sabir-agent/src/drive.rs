@@ -98,7 +98,7 @@ impl std::fmt::Debug for Driver<'_> {
 
 /// What happens next.
 enum Happening {
-    Ran(CallId, ToolOutput),
+    Ran(CallId, Box<ToolOutput>),
     Output(CallId, String),
     Replied(Reply),
     Heard(Heard),
@@ -175,10 +175,7 @@ impl Driver<'_> {
                         Err(ended) => return ended,
                     },
                     Effect::Weigh(call) => queue.extend(self.weigh(task, call)),
-                    Effect::Run(permit) => {
-                        let permit = Permit { purse: purse.clone(), ..permit };
-                        self.start(task, permit, &mut tools, &outputs.0);
-                    }
+                    Effect::Run(permit) => self.start(task, purse.pays(permit), &mut tools, &outputs.0),
                     Effect::GiveUp(call) => tools.give_up(&call),
                     Effect::Question(asked) => {
                         open = Some(Open { question: self.previewed(task, asked), shown: false });
@@ -186,9 +183,8 @@ impl Driver<'_> {
                     Effect::Withdraw => open = None,
                     Effect::Stop => {
                         open = None;
-                        for (call, output) in tools.stop().await {
-                            queue.extend(task.step(Input::Ran(call, output)));
-                        }
+                        let ended = tools.stop().await.into_iter();
+                        queue.extend(ended.flat_map(|(call, output)| task.step(Input::Ran(call, output))));
                     }
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
@@ -200,7 +196,7 @@ impl Driver<'_> {
                 }
                 Happening::Ran(call, output) => {
                     self.show_rest(&mut outputs.1);
-                    Input::Ran(call, output)
+                    Input::Ran(call, *output)
                 }
                 Happening::Replied(reply) => {
                     open = None;
@@ -332,7 +328,7 @@ impl Driver<'_> {
                 () = until(deadline) => Happening::Expired,
                 Some(heard) = outside.hear() => Happening::Heard(heard),
                 Some((call, text)) = outputs.recv() => Happening::Output(call, text),
-                Some((call, output)) = tools.next() => Happening::Ran(call, output),
+                Some((call, output)) = tools.next() => Happening::Ran(call, Box::new(output)),
             };
         };
         // Tools that still run go on; what they say waits, so that a question is asked once and read in peace.

@@ -223,3 +223,24 @@ impl Mode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_hands_on_no_more_than_it_has() {
+        let check = |own: &str, others: &[&str]| {
+            let all = Mode::built_in();
+            let own = all.iter().find(|mode| mode.name == own).unwrap();
+            let found: Vec<_> =
+                all.iter().filter(|other| own.delegates(other)).map(|mode| mode.name.as_str()).collect();
+            assert_eq!(found, others, "{}", own.name);
+        };
+        check("code", &["code", "plan", "docs", "ask", "debug"]);
+        check("debug", &["code", "plan", "docs", "ask", "debug"]);
+        check("plan", &["plan", "ask"]);
+        check("docs", &["plan", "docs", "ask"]);
+        check("ask", &["ask"]);
+    }
+}

@@ -155,8 +155,12 @@ impl Completed {
         let Some(Record::Ended { outcome: Outcome::Completed, message }) = records.last() else { return None };
         let mut totals = Totals::default();
         records.iter().for_each(|record| totals.note(record));
-        let turns = records.iter().filter(|record| matches!(record, Record::Answered(_))).count();
-        let turns = u32::try_from(turns).unwrap_or(u32::MAX);
+        let turns = records.iter().map(|record| match record {
+            Record::Answered(_) => 1,
+            Record::Subtask { ended: Some(end), .. } => end.turns,
+            _ => 0,
+        });
+        let turns = turns.fold(0, u32::saturating_add);
         let Totals { usage, estimate, cost } = totals;
         let end = SubtaskEnd { outcome: Outcome::Completed, turns, usage, estimate, cost };
         Some(Self { result: message.clone(), end })

@@ -13,8 +13,8 @@ use crate::tool::Arguments;
 /// Begins a subtask.
 pub const SUBTASK: &str = "new_task";
 
-/// Its Markdown.
-pub(super) const MANUAL: &str = include_str!("specs/new_task.md");
+/// Its Markdown; it has no runs of its own, since what a subtask says comes from a model.
+pub(super) const MANUAL: &str = include_str!("new_task.md");
 
 /// What a subtask is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::permit::Permit;
 use crate::record::{Record, Store, StoreError};
 use crate::task::{Limits, Totals};
 
@@ -44,6 +45,11 @@ impl Purse {
     /// This one, or that one where this is nobody's.
     pub(super) fn or(&self, other: impl FnOnce() -> Self) -> Self {
         if self.0.is_some() { self.clone() } else { other() }
+    }
+
+    /// The permit with this purse, for the subtasks of whoever runs by it.
+    pub(crate) fn pays(&self, permit: Permit) -> Permit {
+        Permit { purse: self.clone(), ..permit }
     }
 
     /// Takes a turn out.

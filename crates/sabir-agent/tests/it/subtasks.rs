@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::{self, Delegation};
 use sabir_agent::{
-    Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit, Record, Rules,
-    Settings, SubtaskEnd, Task, TaskId, ToolOutput, Totals,
+    Access, Arguments, Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit,
+    Progress, Record, Registry, Rules, Settings, SubtaskEnd, Task, TaskId, Tool, ToolOutput, ToolWork, Totals,
 };
-use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, Usage};
+use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, ToolSpec, Usage};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::machine::{Machine, settings, start, tools};
@@ -418,9 +418,9 @@ fn records_name(house: &House, parent: &TaskId, child: &TaskId, born: usize) -> 
     house.all().iter().position(names).is_some_and(|named| named < born)
 }
 
-#[test]
-fn a_crash_at_any_record_is_gone_on_from() {
-    let house = House::new(|prompt, history| match (prompt, turns(history)) {
+/// Three levels, each of which does something.
+fn nested() -> House {
+    House::new(|prompt, history| match (prompt, turns(history)) {
         ("Do it.", 0) => hand(&["a", "nest"]),
         ("nest", 0) => hand(&["b"]),
         ("nest", 1) => touch("c"),
@@ -432,10 +432,83 @@ fn a_crash_at_any_record_is_gone_on_from() {
         }
         (path, 0) => touch(path),
         (path, _) => done(&format!("{path} is there")),
-    });
+    })
+}
+
+#[test]
+fn a_cancel_at_any_moment_ends_all_and_is_gone_on_from() {
+    let whole = nested();
+    block(whole.run(Cancel::default()));
+    let (mut cancelled, mut open) = (0, 0);
+    for entries in 1..whole.all().len() {
+        let house = nested();
+        let (outcome, _, task) = block(async {
+            let cancel = Cancel::default();
+            let stop = async {
+                while house.all().len() < entries {
+                    tokio::task::yield_now().await;
+                }
+                cancel.cancel();
+            };
+            tokio::join!(house.run(cancel.clone()), stop).0
+        });
+        assert_eq!(task.totals(), own_totals(&house), "at {entries}: what was taken is told");
+        if outcome != Outcome::Cancelled {
+            continue;
+        }
+        cancelled += 1;
+        for task in house.tasks() {
+            let last = house.records(&task).pop();
+            assert!(matches!(last, Some(Record::Ended { .. })), "at {entries}, {task}: {last:?}");
+        }
+        open += usize::from(tale(&house).contains(&"Cancelled after 1".to_owned()));
+        let (after, outcome, message, task) = gone_on(&house, house.all().len());
+        assert_eq!(outcome, Outcome::Completed, "at {entries}: {message}");
+        check_family(&after);
+        assert_eq!((task.totals(), after.tasks().len()), (own_totals(&after), 4), "at {entries}");
+    }
+    assert!(cancelled > 10 && open > 0, "{cancelled} were cancelled, {open} with subtasks at work");
+}
+
+#[test]
+fn words_at_any_moment_end_no_parent() {
+    let whole = nested();
+    block(whole.run(Cancel::default()));
+    let mut given_up = 0;
+    for entries in 1..whole.all().len() {
+        let house = nested();
+        let (outcome, message, task) = block(async {
+            let (mouth, ears) = unbounded_channel();
+            let steer = async {
+                while house.all().len() < entries {
+                    tokio::task::yield_now().await;
+                }
+                _ = mouth.send(Heard::Steered("Mind the tests.".to_owned()));
+            };
+            tokio::join!(house.spoken_to(ears), steer).0
+        });
+        assert_eq!((outcome, task.totals()), (Outcome::Completed, own_totals(&house)), "at {entries}: {message}");
+        check_family(&house);
+        given_up += results(task.history()).iter().filter(|result| result.starts_with("new_task interrupted")).count();
+    }
+    assert!(given_up > 5, "{given_up} were given up");
+}
+
+#[test]
+fn a_crash_at_any_record_is_gone_on_from() {
+    let house = nested();
     let (outcome, whole, task) = block(house.run(Cancel::default()));
     assert_eq!(outcome, Outcome::Completed);
     assert_eq!((task.totals(), house.tasks().len()), (own_totals(&house), 4));
+    // The same is found by whoever looks only at the records.
+    for child in &house.tasks()[1..] {
+        let parent = house.tasks().into_iter().find(|parent| records_name(&house, parent, child, usize::MAX)).unwrap();
+        let ends = house.records(&parent).into_iter().filter_map(|record| match record {
+            Record::Subtask { task, ended: Some(end), .. } if task == *child => Some(end),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [Completed::of(&house.records(child)).unwrap().end]);
+    }
     let all = house.all();
     // The last record completes the root; before the first there is nothing.
     for entries in 1..all.len() {
@@ -554,6 +627,74 @@ fn a_cancelled_parent_cancels_its_subtasks_first_and_goes_on_with_them() {
         ends.collect::<Vec<_>>(),
         ["Cancelled after 1", "Cancelled after 1", "Completed after 1", "Completed after 1"]
     );
+}
+
+#[test]
+fn a_cancel_reaches_subtasks_of_subtasks() {
+    let house = House::new(|prompt, history| match (prompt, turns(history)) {
+        ("Do it.", 0) => hand(&["nest", "a"]),
+        ("nest", 0) => hand(&["b"]),
+        _ => Say::Hang,
+    });
+    let (outcome, _, task) = block(async {
+        let cancel = Cancel::default();
+        let stop = async {
+            while house.asked.load(Ordering::SeqCst) < 4 {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        };
+        tokio::join!(house.run(cancel.clone()), stop).0
+    });
+    assert_eq!((outcome, task.totals()), (Outcome::Cancelled, own_totals(&house)));
+    assert_eq!(house.tasks().len(), 4);
+    for task in house.tasks() {
+        let last = house.records(&task).pop();
+        assert!(matches!(last, Some(Record::Ended { outcome: Outcome::Cancelled, .. })), "{task}: {last:?}");
+    }
+    check_family(&house);
+}
+
+/// A household whose subtasks hear nothing.
+struct Deaf;
+
+impl Tool for Deaf {
+    fn spec(&self) -> ToolSpec {
+        control::subtask_spec()
+    }
+
+    fn reads_only(&self) -> bool {
+        false
+    }
+
+    fn access(&self, _: &Arguments) -> Access {
+        Access::Nothing
+    }
+
+    fn run<'a>(&'a self, _: &'a Permit, _: &'a Arguments, _: Progress<'a>) -> ToolWork<'a> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_subtask_that_does_not_end_is_dropped_and_stays_open() {
+    let house = House::new(|_, _| hand(&["a"]));
+    let registry = Registry::new(vec![Arc::new(Deaf)]).unwrap();
+    let cancel = Cancel::default();
+    let (outcome, _, task) = block(async {
+        let stop = async {
+            while !tale(&house).contains(&"begins".to_owned()) {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        };
+        tokio::join!(house.run_with(&registry, cancel.clone()), stop).0
+    });
+    assert_eq!(
+        (outcome, tale(&house)),
+        (Outcome::Cancelled, ["running", "begins", "Cancelled"].map(str::to_owned).to_vec())
+    );
+    assert!(task.call(&CallId::new("call_1_0")).is_some(), "its call is open");
 }
 
 fn told_results(house: &House) -> Vec<&'static str> {

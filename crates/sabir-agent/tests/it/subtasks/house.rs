@@ -34,11 +34,15 @@ pub(super) type Script = dyn Fn(&str, &[Message]) -> Say + Send + Sync;
 
 /// Something that happened to a task.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are records")]
 pub(super) enum Entry {
     Kept(TaskId, Record),
     /// A tool did something.
     Touched(TaskId, String),
 }
+
+/// A way to speak to the subtask of that prompt.
+pub(super) type Mouth = (String, UnboundedSender<Heard>);
 
 /// What everybody in the house shares.
 #[derive(Clone)]
@@ -50,7 +54,7 @@ pub(super) struct House {
     /// Tasks whose model is at it now.
     pub(super) open: Arc<Mutex<Vec<String>>>,
     /// A way to speak to subtasks, by their prompts.
-    pub(super) ears: Arc<Mutex<Vec<(String, UnboundedSender<Heard>)>>>,
+    pub(super) ears: Arc<Mutex<Vec<Mouth>>>,
     pub(super) settings: Settings,
 }
 
@@ -122,8 +126,16 @@ impl House {
         self.hear(cancel, Watcher(None)).await
     }
 
-    async fn hear(&self, cancel: Cancel, mut user: Watcher) -> (Outcome, String, Task) {
-        let registry = self.registry(&start(), self.settings.limits);
+    /// As [`run`](Self::run), with other tools.
+    pub(super) async fn run_with(&self, registry: &Registry, cancel: Cancel) -> (Outcome, String, Task) {
+        self.drive(registry, cancel, Watcher(None)).await
+    }
+
+    async fn hear(&self, cancel: Cancel, user: Watcher) -> (Outcome, String, Task) {
+        self.drive(&self.registry(&start(), self.settings.limits), cancel, user).await
+    }
+
+    async fn drive(&self, registry: &Registry, cancel: Cancel, mut user: Watcher) -> (Outcome, String, Task) {
         let settings = Settings { tools: registry.set().clone(), ..self.settings.clone() };
         let kept = self.records(&start().task);
         let (mut task, first) = match kept.is_empty() {
@@ -132,7 +144,7 @@ impl House {
         };
         let model = Scripted(self.clone(), start().prompt);
         let mut store = Journal(self.clone(), start().task);
-        let (registry, max_time) = (&registry, None);
+        let max_time = None;
         let driver = Driver { model: &model, registry, store: &mut store, user: &mut user, cancel, max_time };
         let (outcome, message) = driver.run(&mut task, first, None).await;
         (outcome, message, task)

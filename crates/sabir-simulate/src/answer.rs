@@ -119,6 +119,8 @@ fn calls(state: &mut State, parts: &mut Vec<Spoken>) {
         }
         if state.chance.below(12) == 0 {
             control_call(state, control::FOLLOWUP, "question", parts);
+        } else if state.chance.permille(state.plan.model.delegates) && state.plan.terms.limits.subtasks.depth > 0 {
+            control_call(state, control::SUBTASK, "message", parts);
         } else if state.chance.permille(state.plan.model.repeats) {
             again(state, parts);
         } else {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What is counted, by name, with what it means. Each must happen within [`Figures::ENOUGH`] seeds.
-pub const HAPPENINGS: [(&str, &str); 97] = [
+pub const HAPPENINGS: [(&str, &str); 101] = [
     ("seeds", "simulated tasks"),
     ("lives", "processes that worked on one of them"),
     ("happenings", "moments after which the laws were checked"),
@@ -91,6 +91,10 @@ pub const HAPPENINGS: [(&str, &str); 97] = [
     ("ended by the provider", "lives that ended because the model could not be asked"),
     ("ended cancelled", "lives that the user ended"),
     ("ended by the store", "lives that ended because a record could not be kept"),
+    ("subtasks begun", "subtasks that began"),
+    ("subtasks gone on with", "subtasks that went on after their process had ended"),
+    ("subtasks found completed", "subtasks that were completed before their parent knew"),
+    ("subtasks at once", "subtasks that began beside another"),
     ("kills", "processes killed; what they had written stays"),
     ("power cuts", "machines that lost power; what was not synced may be lost"),
     ("crashes between two lives", "of these: while no process ran"),

@@ -47,13 +47,15 @@ pub enum Law {
     Conditions,
     /// Limits hold.
     Limits,
+    /// Subtasks belong to their parents.
+    Family,
 }
 
 /// One row: the law, its number in the design (0 where the design says it without one), what it says, how it is seen.
 pub type Row = (Law, u8, &'static str, &'static str);
 
 /// All laws.
-pub const LAWS: [Row; 21] = [
+pub const LAWS: [Row; 22] = [
     (
         Law::OneResult,
         7,
@@ -159,6 +161,12 @@ pub const LAWS: [Row; 21] = [
         0,
         "no turn begins beyond a limit, and no cycle goes on beyond its own",
         "turns, tokens, money, time and equal calls of a life are added up by hand at each request",
+    ),
+    (
+        Law::Family,
+        0,
+        "no subtask is begun twice in a process, works beyond its parent, or too deep, or beside too many; its parent is told what it did",
+        "who is opened and at work is noted apart; results and totals are held against the subtasks' own journals",
     ),
 ];
 

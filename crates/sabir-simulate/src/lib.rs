@@ -21,6 +21,7 @@
 mod answer;
 mod chance;
 mod disk;
+mod family;
 mod figures;
 pub mod history;
 mod laws;
@@ -68,14 +69,22 @@ pub fn simulate(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Report {
     };
     runtime.block_on(async {
         let scene = Scene::new(seed, sabotage, traced);
-        match work::registry(&scene) {
-            Ok(registry) => Lives::new(scene.clone(), registry, seed).live().await,
+        let start = scene.with(|state| state.plan.start(seed));
+        match family::registry(&scene, &start) {
+            Ok(registry) => Lives::new(scene.clone(), registry, start).live().await,
             Err(error) => return unable(seed, &error.to_string()),
         }
         scene.with(|state| {
             state.figures.count("seeds");
-            let (figures, violation) = (state.figures.clone(), state.violation().cloned());
-            Report { seed, figures, violation, trace: state.take_trace() }
+            let (mut figures, violation) = (state.figures.clone(), state.violation().cloned());
+            let mut trace = state.take_trace();
+            for (id, scene) in state.family.members() {
+                scene.with(|member| {
+                    figures.merge(&member.figures);
+                    trace.extend(member.take_trace().into_iter().map(|line| format!("{id}: {line}")));
+                });
+            }
+            Report { seed, figures, violation, trace }
         })
     })
 }

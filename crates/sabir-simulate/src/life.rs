@@ -10,6 +10,7 @@ use sabir_journal::{Entry, Journal, JournalError, read_on};
 use tokio::time::{Instant, sleep};
 
 use crate::disk::SimulatedDisk;
+use crate::family::same_results;
 use crate::history;
 use crate::laws::{Law, Violation};
 use crate::model::SimulatedModel;
@@ -37,15 +38,15 @@ pub(crate) struct Lives {
 }
 
 /// A task to go on with.
-struct Woken {
-    task: Task,
-    journal: Journal,
+pub(crate) struct Woken {
+    pub(crate) task: Task,
+    pub(crate) journal: Journal,
     /// The record of its start, for a new one.
-    first: Option<Record>,
+    pub(crate) first: Option<Record>,
 }
 
 /// What a process finds.
-enum Found {
+pub(crate) enum Found {
     /// A task to go on with.
     Task(Box<Woken>),
     /// Nothing can be done now; perhaps the next process can.
@@ -55,8 +56,7 @@ enum Found {
 }
 
 impl Lives {
-    pub(crate) fn new(scene: Scene, registry: Registry, seed: u64) -> Self {
-        let start = scene.with(|state| state.plan.start(seed));
+    pub(crate) fn new(scene: Scene, registry: Registry, start: Start) -> Self {
         Self { scene, registry, start }
     }
 
@@ -79,6 +79,7 @@ impl Lives {
         for number in 1..=lives {
             let cancel = self.scene.with(|state| state.begin_life(number == lives));
             let over = self.one(cancel).await;
+            self.take_over();
             self.between();
             if over || self.scene.with(|state| state.violation().is_some()) {
                 break;
@@ -91,6 +92,39 @@ impl Lives {
             }
         });
         self.look_back();
+        for (id, scene) in self.scene.with(|state| state.family.members()) {
+            let start = scene.with(|state| Start { task: id, ..state.plan.start(0) });
+            scene.with(|state| state.plan.disk_trouble = false);
+            Self { scene, registry: self.registry.clone(), start }.look_back();
+        }
+        self.take_over();
+        self.same_results();
+    }
+
+    /// Every scene of the family, this one first.
+    fn members(&self, look: impl Fn(&mut State)) {
+        let members = self.scene.with(|state| {
+            look(state);
+            state.family.members()
+        });
+        members.values().for_each(|scene| scene.with(&look));
+    }
+
+    /// Takes over what subtasks saw broken.
+    fn take_over(&self) {
+        for scene in self.scene.with(|state| state.family.members()).values() {
+            let broken = scene.with(|state| state.violation().cloned());
+            broken.into_iter().for_each(|violation| self.scene.with(|state| state.check(Err(violation))));
+        }
+    }
+
+    fn same_results(&self) {
+        let members = self.scene.with(|state| state.family.members());
+        let id = self.id().clone();
+        let all = members.iter().map(|(id, scene)| (id.clone(), scene)).chain([(id, &self.scene)]);
+        let told: Vec<_> =
+            all.filter_map(|(id, scene)| scene.with(|state| same_results(state, &members, &id)).err()).collect();
+        self.scene.with(|state| told.into_iter().for_each(|seen| state.broken(Law::Family, seen)));
     }
 
     /// What happens to the machine after a process has ended.
@@ -114,6 +148,17 @@ impl Lives {
                 _ => {}
             }
             state.say(|| format!("--- the process is gone; crashed: {crashed}, power cut: {power}"));
+            for scene in state.family.members().values() {
+                scene.with(|member| {
+                    let State { platter, chance, figures, .. } = member;
+                    if power {
+                        platter.cut_power(chance, figures)
+                    } else if crashed {
+                        platter.kill()
+                    }
+                    member.rest();
+                });
+            }
             state.rest();
             if state.chance.below(8) == 0 {
                 state.figures.count("rules changed");
@@ -131,8 +176,7 @@ impl Lives {
         };
         let model = SimulatedModel { scene: self.scene.clone(), registry: self.registry.clone() };
         let mut store = WatchedStore { scene: self.scene.clone(), journal, held: None };
-        // Whatever was asked, nobody waits for it any more.
-        self.scene.with(|state| state.witness.reading.waits = false);
+        self.scene.with(State::wake);
         if first.is_none() && self.scene.with(|state| state.chance.below(3) == 0) {
             tokio::select! {
                 biased;
@@ -144,11 +188,10 @@ impl Lives {
         let (max_time, words) = self.scene.with(|state| {
             let words = (first.is_none() && state.chance.below(3) == 0).then(|| state.talk.words("go on with it"));
             state.witness.user.replied.extend(words.clone());
-            (state.witness.life.from, state.witness.life.began) = (state.witness.records.len(), state.milliseconds());
             let time = state.plan.terms.time.filter(|_| state.sabotage != Some(Sabotage::NeverStop));
             (time, words)
         });
-        let mut user = SimulatedUser(self.scene.clone());
+        let mut user = SimulatedUser { scene: self.scene.clone(), _at_work: None };
         let (registry, began) = (&self.registry, Instant::now());
         let driver = Driver { model: &model, registry, store: &mut store, user: &mut user, cancel, max_time };
         let end = {
@@ -158,7 +201,7 @@ impl Lives {
                     biased;
                     () = self.scene.over() => break None,
                     end = &mut run => break Some(end),
-                    () = sleep(PATIENCE) => self.scene.with(|state| {
+                    () = sleep(PATIENCE) => self.members(|state| {
                         state.look_after();
                         if began.elapsed() > LONGEST {
                             state.broken(Law::Ends, "nothing happens any more, and nobody is asked");
@@ -167,6 +210,15 @@ impl Lives {
                 }
             }
         };
+        // What is dropped is gone when its turn would come.
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        self.scene.with(|state| {
+            if let Some(left) = state.family.anybody().filter(|_| end.is_some() && !state.crashed()) {
+                state.broken(Law::Family, format!("{left} still works although its parent does not"));
+            }
+        });
         match end.filter(|_| !self.scene.with(|state| state.crashed() || state.violation().is_some())) {
             Some((outcome, message)) => self.ended(&task, outcome, &message),
             None => false,
@@ -174,7 +226,7 @@ impl Lives {
     }
 
     /// Opens the journal, or begins one, and holds what is in it against what was acknowledged.
-    fn find(&self) -> Found {
+    pub(crate) fn find(&self) -> Found {
         let opened = Journal::open_on(&self.disk(), Path::new(FOLDER), self.id(), self.clock());
         let acknowledged = self.scene.with(|state| !state.witness.records.is_empty());
         let (journal, entries, recovery) = match opened {
@@ -201,8 +253,14 @@ impl Lives {
         let Ok(journal) = Journal::create_on(&self.disk(), Path::new(FOLDER), self.id(), self.clock()) else {
             return Found::Nothing;
         };
+        let (task, first) = self.anew();
+        Found::Task(Box::new(Woken { task, journal, first: Some(first) }))
+    }
+
+    /// The task at its beginning, with the record of its start.
+    pub(crate) fn anew(&self) -> (Task, Record) {
         let (task, first) = Task::new(self.start.clone(), self.settings());
-        Found::Task(Box::new(Woken { task: task.within(self.context()), journal, first: Some(first) }))
+        (task.within(self.context()), first)
     }
 
     fn settings(&self) -> Settings {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sabir_agent::{
     Arguments, Attended, Conditions, Context, Fragment, FragmentKind, Limits, OpenTodos, Rules, Settings, Start,
-    TaskId, policy::RuleKind,
+    SubtaskLimits, TaskId, policy::RuleKind,
 };
 use sabir_call::dialect::CLINE;
 use sabir_call::{Dollars, Prices, Protocol, ToolSet};
@@ -23,12 +23,16 @@ pub(crate) const HOST: &str = "site.example";
 pub(crate) const CHECKED: &str = "everything";
 /// The instructions.
 pub(crate) const SYSTEM: &str = "Be brief.";
-/// The user's first words.
-pub(crate) const PROMPT: &str = "Do it.";
+/// The user's first words to a task that is no subtask.
+const PROMPT: &str = "Do it.";
 
 /// What kind of a day it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
+    /// The user's first words.
+    pub(crate) prompt: String,
+    /// Whether it is a call of another task's that began it.
+    pub(crate) is_subtask: bool,
     pub(crate) user: Mood,
     pub(crate) model: Habits,
     pub(crate) terms: Terms,
@@ -68,6 +72,8 @@ pub(crate) struct Habits {
     pub(crate) repeats: u64,
     /// How many of a thousand answers bring a list of todos.
     pub(crate) todos: u64,
+    /// How many of a thousand calls are handed to a subtask.
+    pub(crate) delegates: u64,
 }
 
 /// What was agreed with the user.
@@ -87,6 +93,8 @@ pub(crate) struct Terms {
 impl Plan {
     pub(crate) fn draw(chance: &mut Chance) -> Self {
         Self {
+            prompt: PROMPT.to_owned(),
+            is_subtask: false,
             user: Mood::draw(chance),
             model: Habits::draw(chance),
             terms: Terms::draw(chance),
@@ -134,7 +142,7 @@ impl Plan {
     pub(crate) fn start(&self, seed: u64) -> Start {
         Start {
             task: TaskId::new(format!("seed-{seed}")),
-            prompt: PROMPT.to_owned(),
+            prompt: self.prompt.clone(),
             workspace: "/w".to_owned(),
             model: "m".to_owned(),
             protocol: if self.model.prompted { Protocol::Prompted(CLINE.to_owned()) } else { Protocol::Native },
@@ -172,6 +180,7 @@ impl Habits {
             length: u32::try_from(chance.between(1, 12)).unwrap_or(1),
             repeats: chance.pick(0, &[0, 0, 0, 100, 900]),
             todos: chance.pick(0, &[0, 100, 400]),
+            delegates: chance.pick(0, &[0, 0, 0, 300]),
         }
     }
 }
@@ -181,6 +190,11 @@ impl Terms {
         let mut limits = Limits { turns: None, ..Limits::default() };
         limits.mistakes = u32::try_from(chance.between(2, 8)).unwrap_or(6);
         limits.cycles = u32::try_from(chance.between(3, 6)).unwrap_or(6);
+        limits.subtasks = SubtaskLimits {
+            depth: chance.pick(0, &[1, 1, 2]),
+            at_once: chance.index(3) + 1,
+            most: chance.pick(20, &[1, 3]),
+        };
         if chance.below(3) == 0 {
             limits.turns = u32::try_from(chance.between(1, 20)).ok();
         }

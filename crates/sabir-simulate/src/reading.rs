@@ -8,7 +8,7 @@ use sabir_call::{Ending, History, Message, Part, Request, Role};
 
 use crate::history;
 use crate::laws::{Law, Violation};
-use crate::plan::{PROMPT, SYSTEM, rule};
+use crate::plan::{SYSTEM, rule};
 use crate::sabotage::Sabotage;
 use crate::scene::State;
 use crate::witness::Witness;
@@ -132,9 +132,9 @@ impl Reading {
     }
 
     /// What must never be put in other words stands there as it is.
-    fn verbatim(&self, seen: &Seen) -> Result<(), Violation> {
+    fn verbatim(&self, seen: &Seen, prompt: &str) -> Result<(), Violation> {
         let first = seen.messages.first().and_then(|message| message.parts.first());
-        if first != Some(&Part::text(PROMPT)) || !seen.system.starts_with(SYSTEM) {
+        if first != Some(&Part::text(prompt)) || !seen.system.starts_with(SYSTEM) {
             return broken(Law::Verbatim, format!("{:?} begins with {first:?}", seen.system));
         }
         let rule = rule(self.version);
@@ -162,7 +162,7 @@ pub(crate) fn look(state: &mut State, request: &Request) {
     let checked = history::check(&seen.messages)
         .and_then(|()| reading.prefix(&seen))
         .and_then(|()| reading.words(&seen))
-        .and_then(|()| reading.verbatim(&seen))
+        .and_then(|()| reading.verbatim(&seen, &state.plan.prompt))
         .and_then(|()| limits(witness));
     let reading = &mut witness.reading;
     reading.asked = asked(request);
@@ -173,6 +173,9 @@ pub(crate) fn look(state: &mut State, request: &Request) {
     state.check(checked);
     if short {
         state.figures.count("requests of a shortened history");
+    }
+    if let Some(turns) = state.family.spent() {
+        state.broken(Law::Limits, format!("a model of the family is asked after {turns} turns"));
     }
     let late = state.plan.terms.time.is_some_and(|time| {
         let most = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -187,8 +190,13 @@ pub(crate) fn look(state: &mut State, request: &Request) {
 fn limits(witness: &Witness) -> Result<(), Violation> {
     let limits = &witness.terms.limits;
     let records = witness.records.get(witness.life.from..).unwrap_or_default();
-    let turns = records.iter().filter(|record| matches!(record, Record::Answered(_))).count();
-    if limits.turns.is_some_and(|most| turns >= usize::try_from(most).unwrap_or(usize::MAX)) {
+    let turns = |record: &Record| match record {
+        Record::Answered(_) => 1,
+        Record::Subtask { ended: Some(end), .. } => end.turns,
+        _ => 0,
+    };
+    let turns: u32 = records.iter().map(turns).sum();
+    if limits.turns.is_some_and(|most| turns >= most) {
         return broken(Law::Limits, format!("the model is asked again after {turns} turns"));
     }
     let (mut tokens, mut nanos) = (0, 0);
@@ -218,6 +226,7 @@ fn charge(record: &Record) -> Option<Charged<'_>> {
         Record::Context(sabir_agent::Shift::Compacted(compacted)) => {
             Some((compacted.usage, compacted.estimate, compacted.cost))
         }
+        Record::Subtask { ended: Some(end), .. } => Some((end.usage, end.estimate, end.cost)),
         _ => None,
     }
 }

@@ -64,10 +64,14 @@ pub enum Sabotage {
     SkipCheck,
     /// The machine is told of no limits.
     RaiseLimits,
+    /// A subtask goes on when its parent no longer waits for it.
+    LetSubtasksGoOn,
+    /// A subtask begins anew where it should go on.
+    BeginSubtasksAnew,
 }
 
 /// Each, with the laws of which any may notice it first.
-pub const SABOTAGES: [(Sabotage, &[Law]); 29] = [
+pub const SABOTAGES: [(Sabotage, &[Law]); 31] = [
     (Sabotage::LoseResult, &[Law::OneResult]),
     (Sabotage::RepeatResult, &[Law::OneResult]),
     (Sabotage::SwapResults, &[Law::CallOrder]),
@@ -97,4 +101,6 @@ pub const SABOTAGES: [(Sabotage, &[Law]); 29] = [
     (Sabotage::AllowOpenTodos, &[Law::Conditions]),
     (Sabotage::SkipCheck, &[Law::Conditions]),
     (Sabotage::RaiseLimits, &[Law::Limits]),
+    (Sabotage::LetSubtasksGoOn, &[Law::Family]),
+    (Sabotage::BeginSubtasksAnew, &[Law::Replay]),
 ];

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::Cancel;
-use tokio::sync::Notify;
+use sabir_agent::{Cancel, Heard};
 use tokio::time::Instant;
 
 use crate::chance::Chance;
+use crate::family::Family;
 use crate::figures::Figures;
 use crate::laws::{Law, Violation};
 use crate::plan::Plan;
@@ -35,10 +35,16 @@ pub(crate) struct State {
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) moment: Moment,
     pub(crate) talk: Talk,
-    trace: Option<Vec<String>>,
-    began: Instant,
+    pub(crate) family: Family,
+    tape: Tape,
     violation: Option<Violation>,
     fate: Doom,
+}
+
+/// What is written down for whoever looks.
+struct Tape {
+    lines: Option<Vec<String>>,
+    began: Instant,
 }
 
 /// What the life is at, for the figures.
@@ -61,7 +67,6 @@ struct Doom {
     cancel: Cancel,
     /// Why nothing will happen any more unless somebody acts.
     stuck: Option<Stuck>,
-    over: Arc<Notify>,
 }
 
 /// Why a life does not go on by itself.
@@ -75,11 +80,17 @@ pub(crate) enum Stuck {
 
 impl Scene {
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
+        Self::of(Family::default(), seed, sabotage, traced)
+    }
+
+    /// That of a member of a family.
+    pub(crate) fn of(family: Family, seed: u64, sabotage: Option<Sabotage>, traced: bool) -> Self {
         let mut chance = Chance::new(seed);
         let plan = Plan::draw(&mut chance);
         let witness = Witness { terms: plan.terms.clone(), ..Witness::default() };
         Self(Arc::new(Mutex::new(State {
-            trace: traced.then(|| vec![format!("{plan:?}")]),
+            family,
+            tape: Tape { lines: traced.then(|| vec![format!("{plan:?}")]), began: Instant::now() },
             plan,
             chance,
             figures: Figures::default(),
@@ -88,7 +99,6 @@ impl Scene {
             sabotage,
             moment: Moment::default(),
             talk: Talk::default(),
-            began: Instant::now(),
             violation: None,
             fate: Doom::default(),
         })))
@@ -100,7 +110,7 @@ impl Scene {
 
     /// Returns when the life is over from outside: a crash, or a broken law.
     pub(crate) async fn over(&self) {
-        let over = self.with(|state| Arc::clone(&state.fate.over));
+        let over = self.with(|state| state.family.over());
         over.notified().await;
     }
 }
@@ -109,7 +119,7 @@ impl State {
     /// Something happens: the place where crashes and interruptions strike.
     pub(crate) fn happens(&mut self, what: impl FnOnce() -> String) {
         self.fate.happenings += 1;
-        if self.fate.crashed_at.is_some() {
+        if self.crashed() {
             return;
         }
         self.figures.count("happenings");
@@ -131,14 +141,14 @@ impl State {
     /// Writes a line into the trace.
     pub(crate) fn say(&mut self, what: impl FnOnce() -> String) {
         let at = self.milliseconds();
-        if let Some(trace) = &mut self.trace {
-            trace.push(format!("{at:>9} {}", what()));
+        if let Some(lines) = &mut self.tape.lines {
+            lines.push(format!("{at:>9} {}", what()));
         }
     }
 
     /// Since the task began, by the simulated clock.
     pub(crate) fn milliseconds(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.tape.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Notes a broken law; the first one counts.
@@ -152,7 +162,7 @@ impl State {
         {
             self.say(|| format!("BROKEN {violation}"));
             self.violation = Some(violation);
-            self.fate.over.notify_one();
+            self.family.end();
         }
     }
 
@@ -167,11 +177,11 @@ impl State {
             self.figures.count("crashes with calls running");
         }
         self.fate.crashed_at = Some(self.fate.happenings);
-        self.fate.over.notify_one();
+        self.family.crash();
     }
 
     pub(crate) fn crashed(&self) -> bool {
-        self.fate.crashed_at.is_some()
+        self.family.is_gone()
     }
 
     /// Whether it is this very happening in which it struck.
@@ -184,7 +194,11 @@ impl State {
             return;
         }
         self.cancelled();
-        self.fate.cancel.cancel();
+        if self.is_subtask() {
+            self.send(Heard::Cancelled);
+        } else {
+            self.fate.cancel.cancel();
+        }
     }
 
     /// Notes that the user interrupts, by whatever means.
@@ -219,6 +233,9 @@ impl State {
     /// A new process: what was in the memory of the last one is gone.
     pub(crate) fn begin_life(&mut self, last: bool) -> Cancel {
         self.figures.count("lives");
+        if !self.is_subtask() {
+            self.family.begin_life(self.plan.terms.limits.turns);
+        }
         self.moment = Moment::default();
         let mut doom = Doom { happenings: self.fate.happenings, ..Doom::default() };
         if !last && self.plan.crashes > 0 && self.chance.below(self.plan.crashes) == 0 {
@@ -239,12 +256,31 @@ impl State {
 
     /// A moment between two lives, in which nothing is disturbed.
     pub(crate) fn rest(&mut self) {
+        if !self.is_subtask() {
+            self.family.begin_life(None);
+        }
         self.fate = Doom { happenings: self.fate.happenings, ..Doom::default() };
         self.talk.hush(None);
     }
 
     pub(crate) fn take_trace(&mut self) -> Vec<String> {
-        self.trace.take().unwrap_or_default()
+        self.tape.lines.take().unwrap_or_default()
+    }
+
+    /// Whether what happens is written down.
+    pub(crate) fn is_traced(&self) -> bool {
+        self.tape.lines.is_some()
+    }
+
+    /// Whether another task stands above this one.
+    pub(crate) fn is_subtask(&self) -> bool {
+        self.plan.is_subtask
+    }
+
+    /// A task was opened: what its process before was at is over.
+    pub(crate) fn wake(&mut self) {
+        self.witness.wake();
+        (self.witness.life.from, self.witness.life.began) = (self.witness.records.len(), self.milliseconds());
     }
 }
 

@@ -93,6 +93,9 @@ impl WatchedStore {
             match &written {
                 Ok(()) => {
                     state.figures.count("records");
+                    if matches!(record, Record::Answered(_)) {
+                        state.family.count_turn();
+                    }
                     if let Some(name) = name(record) {
                         state.figures.count(name);
                     }

@@ -9,12 +9,17 @@ use sabir_call::CallId;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
+use crate::family::AtWork;
 use crate::laws::Law;
 use crate::sabotage::Sabotage;
 use crate::scene::{Scene, State, Stuck};
 
 /// The simulated user.
-pub(crate) struct SimulatedUser(pub(crate) Scene);
+pub(crate) struct SimulatedUser {
+    pub(crate) scene: Scene,
+    /// Where the task is a subtask: it is at work as long as it is watched.
+    pub(crate) _at_work: Option<AtWork>,
+}
 
 /// Says that nobody is asked any more, however that came.
 struct Asked(Scene);
@@ -27,14 +32,14 @@ impl Drop for Asked {
 
 impl User for SimulatedUser {
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.0.with(|state| {
+        self.scene.with(|state| {
             let speaks = state.plan.user.talks > 0 || state.plan.user.by_channel;
             speaks.then(|| state.listen())
         })
     }
 
     fn show(&mut self, event: TaskEvent<'_>) {
-        self.0.with(|state| match event {
+        self.scene.with(|state| match event {
             TaskEvent::Record(record) => {
                 state.happens(|| "a record is shown".to_owned());
                 if !state.crashed() {
@@ -58,8 +63,8 @@ impl User for SimulatedUser {
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
         Box::pin(async move {
-            let _asked = Asked(self.0.clone());
-            let (time, reply) = self.0.with(|state| {
+            let _asked = Asked(self.scene.clone());
+            let (time, reply) = self.scene.with(|state| {
                 if state.witness.user.gone {
                     state.broken(Law::NobodyAsked, format!("{question:?} is put to somebody who went away"));
                 }
@@ -68,14 +73,14 @@ impl User for SimulatedUser {
                 (state.chance.below(most), decide(state, question))
             });
             let Some(reply) = reply else {
-                self.0.with(|state| {
+                self.scene.with(|state| {
                     state.figures.count("user never answered");
                     state.get_stuck(Stuck::User);
                 });
                 return std::future::pending().await;
             };
             sleep(Duration::from_millis(time)).await;
-            match self.0.with(|state| answer(state, question, reply)) {
+            match self.scene.with(|state| answer(state, question, reply)) {
                 Some(reply) => reply,
                 // It comes where words come, or not at all.
                 None => std::future::pending().await,

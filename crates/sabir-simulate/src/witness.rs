@@ -121,6 +121,13 @@ impl Witness {
         self.shown = self.records.len();
     }
 
+    /// What the process before was at is over: nobody waits for an answer, and subtasks may run again.
+    pub(crate) fn wake(&mut self) {
+        self.reading.waits = false;
+        let subtasks = self.calls.values_mut().filter(|call| call.name == control::SUBTASK && call.result.is_none());
+        subtasks.for_each(|call| call.begun = false);
+    }
+
     /// The journal says that it has kept a record.
     pub(crate) fn acknowledged(&mut self, record: Record) -> Result<(), Violation> {
         let checked = self.note(&record);
@@ -340,6 +347,16 @@ impl Witness {
         let output = |record: &Record| match record {
             Record::Answered(answered) => answered.usage.output,
             Record::Failed(failed) => failed.usage.output,
+            Record::Subtask { ended: Some(end), .. } => end.usage.output,
+            _ => None,
+        };
+        self.records.iter().filter_map(output).sum()
+    }
+
+    /// Those that a subtask is known to have taken.
+    pub(crate) fn told(&self, subtask: &CallId) -> u64 {
+        let output = |record: &Record| match record {
+            Record::Subtask { call, ended: Some(end), .. } if call == subtask => end.usage.output,
             _ => None,
         };
         self.records.iter().filter_map(output).sum()
@@ -363,5 +380,5 @@ impl Witness {
 /// The token by which a call is known again.
 pub(crate) fn token(arguments: &sabir_agent::Arguments) -> String {
     let text = |name| arguments.get(name).and_then(serde_json::Value::as_str);
-    ["path", "note", "result", "question", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()
+    ["path", "note", "result", "question", "message", "todos"].into_iter().find_map(text).unwrap_or_default().to_owned()
 }

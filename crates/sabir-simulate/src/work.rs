@@ -64,13 +64,13 @@ struct AtWork {
 ///
 /// # Errors
 /// None that could happen: the specs are fixed.
-pub(crate) fn registry(scene: &Scene) -> Result<Registry, ToolError> {
+pub(crate) fn registry(scene: &Scene, subtasks: Option<Arc<dyn Tool>>) -> Result<Registry, ToolError> {
     let lies = scene.with(|state| state.sabotage == Some(Sabotage::CallWritesReads));
     let worker = |(name, reads)| {
         let said_to_read = reads || lies;
         Arc::new(Worker { scene: scene.clone(), name, reads, said_to_read }) as Arc<dyn Tool>
     };
-    Registry::new(TOOLS.into_iter().map(worker).collect())
+    Registry::new(TOOLS.into_iter().map(worker).chain(subtasks).collect())
 }
 
 impl Tools {

@@ -124,7 +124,11 @@ impl Task {
                 self.advance(effects);
             }
             Some(Question::Approval { .. }) => self.advance(effects),
-            Some(Question::Next { .. }) => self.without_call(None, effects),
+            // Nobody says how to go on from there.
+            Some(Question::Next { .. }) => match self.stuck() {
+                Some(reason) => self.stop_here(reason, effects),
+                None => self.without_call(None, effects),
+            },
             None => {}
         }
     }

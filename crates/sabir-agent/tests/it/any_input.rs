@@ -3,13 +3,13 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Access, Attended, Bound, Effect, Input, Judge, Outcome, Outfit, Record, Reply, SubtaskEnd, Task, ToolOutput, Trail,
-    Verdict, control,
+    Access, Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Outfit, Record, Reply,
+    Settings, Shift, SubtaskEnd, Task, ToolOutput, Trail, Verdict, control,
 };
 use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
-use crate::modes::{outfits, within};
+use crate::modes::{in_mode, outfits};
 
 /// An input, owned.
 #[derive(Debug, Clone)]
@@ -38,16 +38,28 @@ enum Given {
     Spent,
     Steered,
     Left,
+    /// The context is compacted, by the model or without one.
+    Compact(Author),
+    Restore,
     /// The process ends, and another one goes on with the records.
     Resumed,
 }
 
 /// Ids as providers give them, as the machine makes them, and one that nobody gave.
 const IDS: [&str; 8] = ["a", "b", "call_1_0", "call_1_1", "call_2_0", "call_2_1", "call_3_0", "nobody"];
-const NAMES: [&str; 7] =
-    ["look", "touch", "teleport", "attempt_completion", "ask_followup_question", control::SUBTASK, "switch_mode"];
+const NAMES: [&str; 9] = [
+    "look",
+    "touch",
+    "teleport",
+    "",
+    "attempt_completion",
+    "ask_followup_question",
+    control::SUBTASK,
+    control::TODOS,
+    "switch_mode",
+];
 
-const ARGUMENTS: [&str; 5] = ["path", "result", "question", "message", "mode"];
+const ARGUMENTS: [&str; 6] = ["path", "result", "question", "message", "todos", "mode"];
 
 const MODES: [&str; 4] = ["code", "plan", "ask", "nothing"];
 
@@ -92,8 +104,22 @@ fn given() -> impl Strategy<Value = Given> {
         1 => Just(Given::Spent),
         1 => Just(Given::Steered),
         1 => Just(Given::Left),
+        1 => Just(Given::Compact(Author::Model)),
+        2 => Just(Given::Compact(Author::Sabir)),
+        1 => Just(Given::Restore),
         2 => Just(Given::Resumed),
     ]
+}
+
+/// Who is there, and what must hold before a completion is accepted.
+fn terms() -> impl Strategy<Value = Settings> {
+    let attended = prop_oneof![Just(Attended::Yes), Just(Attended::No), Just(Attended::Program)];
+    (attended, any::<bool>(), any::<bool>()).prop_map(|(attended, todos, check)| {
+        let mut terms = settings(attended);
+        terms.completion.todos = if todos { OpenTodos::Refused } else { OpenTodos::Allowed };
+        terms.completion.check = check.then(|| ("touch".to_owned(), Arguments::new()));
+        terms
+    })
 }
 
 fn error(kind: ModelErrorKind) -> ModelError {
@@ -108,13 +134,17 @@ fn end(failed: bool) -> SubtaskEnd {
 
 fn argument(machine: &mut Machine, index: u32, name: &str) {
     machine.step(Input::Event(Event::ArgStart { index, name, form: ArgForm::String, at: 0 }));
-    let text = if name == "mode" { MODES[1 + machine.records.len() % 3] } else { "a" };
+    let text = match name {
+        "mode" => MODES[1 + machine.records.len() % 3],
+        "todos" => "[ ] a",
+        _ => "a",
+    };
     machine.step(Input::Event(Event::ArgDelta { index, text }));
     machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
 }
 
 /// Gives it to the machine, whatever that waits for.
-fn give(machine: &mut Machine, given: &Given, attended: Attended) {
+fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
     let id = |at: usize| CallId::new(IDS[at]);
     let input = match given {
         Given::Begin => Input::Begin,
@@ -140,8 +170,8 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
         Given::Called(index, id, name) => {
             let argument = if *name < 4 { 0 } else { name - 3 };
-            give(machine, &Given::Opened(*index, *id, *name), attended);
-            give(machine, &Given::Argument(*index, argument), attended);
+            give(machine, &Given::Opened(*index, *id, *name), terms);
+            give(machine, &Given::Argument(*index, argument), terms);
             if NAMES[*name] == "switch_mode" {
                 machine.step(Input::Event(Event::ArgStart {
                     index: *index,
@@ -169,9 +199,11 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
         Given::Spent => Input::Spent("x".to_owned()),
         Given::Steered => Input::Steered("words".to_owned()),
         Given::Left => Input::Left,
+        Given::Compact(by) => Input::Compact(*by),
+        Given::Restore => Input::Restore,
         Given::Resumed => {
             let mode = Trail::of(&machine.records).mode().to_owned();
-            if let Ok(task) = Task::replay(machine.records.clone(), within(&mode, attended)) {
+            if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
                 machine.task = task.among(roomy());
                 machine.open.clear();
             }
@@ -227,23 +259,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), attended in any::<bool>()) {
-        let attended = if attended { Attended::Yes } else { Attended::No };
-        let (task, first) = Task::new(start(), within("code", attended));
+    fn no_inputs_make_another_history(given in proptest::collection::vec(given(), 0..120), terms in terms()) {
+        let (task, first) = Task::new(start(), in_mode("code", terms.clone()));
         let mut machine = Machine { task: task.among(roomy()), records: vec![first], open: Vec::new() };
         for one in &given {
-            give(&mut machine, one, attended);
+            give(&mut machine, one, &terms);
             machine.check_history();
             check_records(&machine.records);
         }
         // What can be asked of a model at the end is as whole.
         let trail = Trail::of(&machine.records);
         prop_assert_eq!(trail.mode(), machine.task.trail().mode());
-        if let Ok(mut again) = Task::replay(machine.records.clone(), within(trail.mode(), attended)) {
+        if let Ok(mut again) = Task::replay(machine.records.clone(), in_mode(trail.mode(), terms)) {
             prop_assert_eq!(again.history(), machine.task.history());
             prop_assert_eq!(again.totals(), machine.task.totals());
             again.step(Input::Cancel);
-            prop_assert_eq!(&*again.request().messages, again.history());
+            let compacted = |record: &Record| matches!(record, Record::Context(Shift::Compacted(_)));
+            if !machine.records.iter().any(compacted) {
+                prop_assert_eq!(&*again.request().messages, again.history());
+            }
         }
     }
 }

@@ -28,9 +28,12 @@ pub(crate) fn outfits() -> Vec<Outfit> {
     Mode::built_in().into_iter().map(outfit).collect()
 }
 
+fn within(name: &str, attended: Attended) -> Settings {
+    in_mode(name, settings(attended))
+}
+
 /// The settings of a task that is in that mode.
-pub(crate) fn within(name: &str, attended: Attended) -> Settings {
-    let plain = settings(attended);
+pub(crate) fn in_mode(name: &str, plain: Settings) -> Settings {
     let limits = Limits { turns: None, ..plain.limits };
     Settings { rules: plain.rules.clone().within(mode(name)), tools: known(), limits, ..plain }
 }

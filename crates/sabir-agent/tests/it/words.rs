@@ -257,3 +257,15 @@ fn the_user_may_speak_or_cancel_at_every_moment() {
         }
     }
 }
+
+#[test]
+fn who_leaves_a_task_that_is_stuck_does_not_set_it_going() {
+    let mut machine = Machine::new(settings(Attended::Yes));
+    while machine.open == [Effect::Ask] {
+        machine.answer(LOOK);
+        machine.work(false);
+    }
+    assert!(matches!(machine.open.as_slice(), [Effect::Question(Question::Next { .. })]), "{:?}", machine.open);
+    machine.step(Input::Left);
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+}

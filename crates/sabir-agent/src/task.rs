@@ -8,6 +8,7 @@
 //! calls, when the last of them is there ([`calls::Turn`]). A history with an unanswered or doubly answered call cannot be
 //! written down (law 7).
 
+mod again;
 mod approval;
 pub(crate) mod calls;
 mod charge;
@@ -404,6 +405,7 @@ impl Task {
             answers.extend(self.list_again().map(Part::text));
             self.past.push(Role::Assistant, parts);
             self.past.push(Role::User, answers);
+            self.past.note_readings(&self.settings.readers);
         }
     }
 

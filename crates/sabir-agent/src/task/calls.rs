@@ -317,6 +317,8 @@ impl Task {
             return self.checked(&call, &output, effects);
         }
         let ending = if output.failed { Ending::Failed } else { Ending::Done };
+        let readers = &self.settings.readers;
+        let output = if readers.contains(&call.name) { self.past.unless_seen(&call, output) } else { output };
         let ToolOutput { content, images, .. } = output;
         let result = CallResult { id: call.id, name: call.name, ending, content, images };
         self.keep(Record::Result(result), effects);

@@ -9,6 +9,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod again;
 mod any_input;
 mod approval;
 mod completion;

@@ -43,7 +43,7 @@ mod task;
 mod tool;
 
 pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
-pub use drive::{Cancel, Driver, Heard, User};
+pub use drive::{Aside, Cancel, Driver, Heard, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
@@ -53,6 +53,7 @@ pub use record::{
     StoreError, TaskId, Verdict, When, Why,
 };
 pub use task::{
-    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task, Totals,
+    Attended, Compaction, Conditions, Effect, Filling, Input, Limits, OpenTodos, Preview, ReplayError, Settings, Task,
+    Totals, Words,
 };
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};

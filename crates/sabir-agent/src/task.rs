@@ -44,13 +44,14 @@ use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
 pub use check::Conditions;
-pub use compaction::{Filling, Preview};
+pub use compaction::{Compaction, Filling, Preview};
 use counts::Counts;
 pub use limits::Limits;
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
-pub use words::Attended;
+use words::Unread;
+pub use words::{Attended, Words};
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -92,7 +93,15 @@ pub enum Input<'a> {
     /// These words of the user's. At first: go on, with them. Later, at any moment: they are kept at once, and read by the model
     /// behind all that it was shown and writes now. They answer no question but the one for words ([`Question::Next`]).
     Said(String),
-    /// Compact the context of a task that does not go on, with a summary by whom. A model is then to be asked, once.
+    /// As `Said`, with pictures; or as `Steered`, if they are not to wait.
+    Showed {
+        /// What is said and shown.
+        words: Words,
+        /// Whether it gives up what the model is doing.
+        at_once: bool,
+    },
+    /// Compact the context, with a summary by whom. A model is then to be asked, once. A task that goes on does it with the model's
+    /// summary, at the next moment that is possible ([`Task::compaction`]).
     Compact(Author),
     /// Go back on the last compaction of a task that does not go on.
     Restore,
@@ -168,8 +177,8 @@ pub struct Task {
     question: Option<Question>,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
-    /// What was said while an answer was written.
-    waiting: Vec<String>,
+    /// What waits for its moment.
+    unread: Unread,
 }
 
 /// What the machine waits for.
@@ -235,7 +244,7 @@ impl Task {
             listed: Listed::default(),
             question: None,
             stop: None,
-            waiting: Vec::new(),
+            unread: Unread::default(),
         }
     }
 
@@ -286,11 +295,14 @@ impl Task {
     pub fn step(&mut self, input: Input<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
         match (self.phase, input) {
-            (Phase::Paused, Input::Begin) => self.begin(&mut effects),
+            (Phase::Paused, Input::Begin) => self.said(Words::default(), &mut effects),
             (Phase::Paused, Input::Compact(by)) => self.compact_by_hand(by, &mut effects),
+            (_, Input::Compact(_)) => self.compact_soon(&mut effects),
             (Phase::Paused, Input::Restore) => self.restore(&mut effects),
-            (_, Input::Said(text)) => self.said(text, &mut effects),
-            (_, Input::Steered(text)) => self.steered(text, &mut effects),
+            (_, Input::Said(text)) => self.said(text.into(), &mut effects),
+            (_, Input::Steered(text)) => self.steered(text.into(), &mut effects),
+            (_, Input::Showed { words, at_once: false }) => self.said(words, &mut effects),
+            (_, Input::Showed { words, at_once: true }) => self.steered(words, &mut effects),
             (_, Input::Left) => self.left(&mut effects),
             (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
                 self.summarised(why, input, &mut effects);
@@ -312,18 +324,19 @@ impl Task {
     /// Changes the state by a record: the only way in which it changes, but for the draft and the open question.
     fn apply(&mut self, record: &Record) {
         match record {
-            Record::Started(start) => self.hear(Speaker::User, &start.prompt),
-            Record::Said { by, text, when } => {
+            Record::Started(start) => self.hear(Speaker::User, start.prompt.as_str().into()),
+            Record::Said { by, text, images, when } => {
                 match by {
                     Speaker::User => {
                         self.counts.hear_user();
-                        self.past.view.words.push(text.clone());
+                        self.past.view.words.extend(Some(text.clone()).filter(|text| !text.trim().is_empty()));
                     }
                     Speaker::Sabir => self.counts.cycles.note_told(),
                 }
+                let words = Words { text: text.clone(), images: images.clone() };
                 match when {
-                    When::Next => self.hear(*by, text),
-                    When::Later => self.waiting.push(text.clone()),
+                    When::Next => self.hear(*by, words),
+                    When::Later => self.unread.words.push(words),
                 }
             }
             Record::Answered(answered) => {
@@ -448,7 +461,7 @@ impl Task {
         let draft = std::mem::take(&mut self.draft);
         let answered = self.judge_answer(draft);
         let feedback = answered.feedback.clone();
-        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.waiting.is_empty());
+        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.unread.words.is_empty());
         self.keep(Record::Answered(answered), effects);
         if has_calls {
             self.advance(effects);
@@ -474,6 +487,6 @@ impl Task {
 
     /// Says something to the model on Sabir's behalf.
     fn remind(&mut self, text: String, effects: &mut Vec<Effect>) {
-        self.keep(Record::Said { by: Speaker::Sabir, text, when: When::Next }, effects);
+        self.keep(Record::Said { by: Speaker::Sabir, text, images: Vec::new(), when: When::Next }, effects);
     }
 }

@@ -7,12 +7,13 @@
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Heard, Question, Record, Reply, TaskEvent};
-use sabir_call::CallId;
+use sabir_agent::{Heard, Question, Record, Reply, TaskEvent, Words};
+use sabir_call::{CallId, Image};
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exit::{Exit, Failure};
+use crate::pictures::{Given, Sight};
 use crate::print;
 
 /// The longest line; one that is longer is left out.
@@ -24,7 +25,11 @@ const MAX_LINE: u64 = 16 << 20;
 enum Line {
     /// Words for the model.
     Message {
+        #[serde(default)]
         text: String,
+        /// Pictures that go with them.
+        #[serde(default)]
+        images: Vec<Given>,
         /// Whether they give up what the model is doing.
         #[serde(default)]
         steer: bool,
@@ -65,10 +70,13 @@ pub(crate) struct Lines {
 }
 
 /// Reads the first message, which says what is to be done. What comes before it can mean nothing yet.
-pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
+pub(crate) fn first_message(lines: &mut Lines, sight: &Sight) -> Result<Words, Failure> {
     while let Some(line) = lines.next() {
         match line {
-            Line::Message { text, .. } if !text.trim().is_empty() => return Ok(text),
+            Line::Message { text, images, .. } if !text.trim().is_empty() => match shown(&images, sight) {
+                Ok(images) => return Ok(Words { text, images }),
+                Err(why) => lines.refuse(&why),
+            },
             Line::Message { .. } => lines.refuse("the message says nothing"),
             Line::Cancel {} => {
                 return Err(Failure {
@@ -86,11 +94,11 @@ const NO_QUESTION: &str = "no question about that call is open";
 
 impl Controls {
     /// Reads on in a thread of its own, until the input or the process ends.
-    pub(crate) fn listen(lines: Lines) -> Self {
+    pub(crate) fn listen(lines: Lines, sight: Sight) -> Self {
         let (sender, ears) = unbounded_channel();
         let open = Arc::new(Mutex::new(None));
         let asked = Arc::clone(&open);
-        std::thread::spawn(move || read_all(lines, &asked, &sender));
+        std::thread::spawn(move || read_all(lines, &sight, &asked, &sender));
         Self { open, ears: Some(ears) }
     }
 
@@ -162,28 +170,39 @@ fn skip_line(input: &mut impl BufRead) {
     }
 }
 
-fn read_all(mut lines: Lines, open: &Mutex<Option<Open>>, sender: &UnboundedSender<Heard>) {
+/// The pictures of a line.
+fn shown(given: &[Given], sight: &Sight) -> Result<Vec<Image>, String> {
+    sight.shown(given.iter().map(Given::image).collect::<Result<_, _>>()?)
+}
+
+fn read_all(mut lines: Lines, sight: &Sight, open: &Mutex<Option<Open>>, sender: &UnboundedSender<Heard>) {
     while let Some(line) = lines.next() {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-        match heard(line, &mut open) {
+        match heard(line, sight, &mut open) {
             // Nobody listens once the task is over.
             Ok(heard) => _ = sender.send(heard),
-            Err(why) => lines.refuse(why),
+            Err(why) => lines.refuse(&why),
         }
     }
     _ = sender.send(Heard::Left);
 }
 
 /// What a line means while that question is open.
-fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
+fn heard(line: Line, sight: &Sight, open: &mut Option<Open>) -> Result<Heard, String> {
     let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
     let (call, reply) = match line {
-        Line::Message { text, .. } if text.trim().is_empty() => return Err("the message says nothing"),
-        Line::Message { text, steer: false } => return Ok(Heard::Said(text)),
-        Line::Message { text, steer: true } => {
+        Line::Message { text, images, steer } => {
+            let words = Words { text, images: shown(&images, sight)? };
+            if words.is_empty() {
+                return Err("the message says nothing".to_owned());
+            }
             // It takes the question back.
-            *open = None;
-            return Ok(Heard::Steered(text));
+            open.take_if(|_| steer);
+            return Ok(match (words.images.is_empty(), steer) {
+                (true, false) => Heard::Said(words.text),
+                (true, true) => Heard::Steered(words.text),
+                (false, at_once) => Heard::Showed { words, at_once },
+            });
         }
         Line::Cancel {} => {
             *open = None;
@@ -191,17 +210,17 @@ fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
         }
         Line::Approve { call } => match approval(&call) {
             Some(true) => (call, Reply::Yes),
-            Some(false) => return Err("the question is one for words: it takes `answer`"),
-            None => return Err(NO_QUESTION),
+            Some(false) => return Err("the question is one for words: it takes `answer`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Deny { call, reason } => match approval(&call) {
             Some(_) => (call, Reply::No(reason)),
-            None => return Err(NO_QUESTION),
+            None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Answer { call, text } => match approval(&call) {
             Some(false) => (call, Reply::Words(text)),
-            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`"),
-            None => return Err(NO_QUESTION),
+            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
         },
     };
     *open = None;
@@ -218,7 +237,7 @@ mod tests {
         let check = |line: &str, question: Option<Open>, expected: Result<Heard, &str>, stays: bool| {
             let mut open = question;
             let line = serde_json::from_str(line).unwrap();
-            assert_eq!(heard(line, &mut open), expected);
+            assert_eq!(heard(line, &Sight::Sees, &mut open), expected.map_err(str::to_owned));
             assert_eq!(open.is_some(), stays);
         };
         let replied = |reply| Ok(Heard::Replied(CallId::new("c1"), reply));
@@ -240,6 +259,17 @@ mod tests {
         check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), Ok(Heard::Steered(words("no"))), false);
         check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
         check(r#"{"kind":"cancel"}"#, asked(true), Ok(Heard::Cancelled), false);
+        let picture = r#"{"media_type":"image/gif","data":"R0lGODlhAQABAAAAACw="}"#;
+        let image = Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAQABAAAAACw=".to_owned() };
+        let showed = |text: &str, at_once| {
+            Ok(Heard::Showed { words: Words { text: text.to_owned(), images: vec![image.clone()] }, at_once })
+        };
+        let line = |more: &str| format!(r#"{{"kind":"message","images":[{picture}]{more}}}"#);
+        check(&line(r#","text":"see""#), asked(true), showed("see", false), true);
+        check(&line(r#","steer":true"#), asked(true), showed("", true), false);
+        let none = r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
+        let why = "a picture of the message cannot be shown: it is no PNG, JPEG, GIF or WebP image";
+        check(none, asked(true), Err(why), true);
     }
 
     #[test]

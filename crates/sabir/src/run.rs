@@ -1,9 +1,9 @@
 //! `run`, `resume`, and the interactive task: the same machine with different watchers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User};
+use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User, Words};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
@@ -16,6 +16,7 @@ use crate::config::{self, Chosen, Config};
 use crate::controls::{Controls, Lines};
 use crate::exit::{Exit, Failure};
 use crate::lines::EventLines;
+use crate::pictures::Sight;
 use crate::screen::{Progress, Silent};
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::terminal::Terminal;
@@ -27,18 +28,20 @@ type Watcher = (Option<Output>, Box<dyn User>);
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let (options, tape, output) = (&arguments.task, &arguments.tape, Some(arguments.output));
-    let mut words = arguments.words.join(" ");
+    let pictures = arguments.pictures.image.as_slice();
+    without_tape(tape, pictures)?;
+    let mut words = Words::from(arguments.words.join(" "));
     if arguments.control.control {
         let mut lines = controlled(output)?;
-        if words.trim().is_empty() {
+        if words.text.trim().is_empty() {
             // As for a user: who has no model hears of it first.
-            Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
-            words = controls::first_message(&mut lines)?;
+            let chosen = Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+            words = controls::first_message(&mut lines, &Sight::of(&chosen))?;
         }
-        return begin(options, words, output, tape, Some(lines));
+        return begin(options, (words, pictures), output, tape, Some(lines));
     }
     match &tape.replay {
-        None => begin(options, words, output, tape, None),
+        None => begin(options, (words, pictures), output, tape, None),
         Some(file) => {
             let (cassette, mut told) = cassette::read(file)?;
             if !told.records.is_empty() {
@@ -46,8 +49,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
                     "the cassette is that of a resumed task: play it with `sabir resume --replay`",
                 ));
             }
-            if !words.trim().is_empty() {
-                told.start.prompt = words;
+            if !words.text.trim().is_empty() {
+                told.start.prompt = words.text;
             }
             replay(options, cassette, told, output)
         }
@@ -55,20 +58,29 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
 }
 
 /// `sabir`, with or without words.
-pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exit, Failure> {
+pub(crate) fn interactive(options: &TaskOptions, pictures: &[PathBuf], words: &[String]) -> Result<Exit, Failure> {
     let prompt = words.join(" ");
     if !prompt.trim().is_empty() {
-        return begin(options, prompt, None, &TapeOptions::default(), None);
+        return begin(options, (prompt.into(), pictures), None, &TapeOptions::default(), None);
     }
-    // Whoever has no model should hear of it before he has typed anything.
-    Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+    // Whoever has no model, or none that reads his pictures, should hear of it before he has typed anything.
+    let chosen = Config::load(options.config.as_deref())?.choose(options.model.as_deref())?;
+    Sight::of(&chosen).files(pictures)?;
     print::err("What is to be done? (one line, then Enter)\n> ");
     let read = typed::first_line();
     let line = read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
     if line.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
-    begin(options, line.trim().to_owned(), None, &TapeOptions::default(), None)
+    begin(options, (line.trim().into(), pictures), None, &TapeOptions::default(), None)
+}
+
+/// Recordings hold no pictures of the user's.
+fn without_tape(tape: &TapeOptions, pictures: &[PathBuf]) -> Result<(), Failure> {
+    if pictures.is_empty() || tape.record.is_none() && tape.replay.is_none() {
+        return Ok(());
+    }
+    Err(Failure::usage("a recording holds no pictures of yours: leave --image out, or --record and --replay"))
 }
 
 /// The control lines, which only whoever reads the events can write.
@@ -81,17 +93,21 @@ fn controlled(output: Option<Output>) -> Result<Lines, Failure> {
 
 fn begin(
     options: &TaskOptions,
-    prompt: String,
+    (words, pictures): (Words, &[PathBuf]),
     output: Option<Output>,
     tape: &TapeOptions,
     lines: Option<Lines>,
 ) -> Result<Exit, Failure> {
+    let Words { text: prompt, mut images } = words;
     if prompt.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what"));
     }
     let config = Config::load(options.config.as_deref())?;
     let patience = config.patience()?;
     let chosen = config.choose(options.model.as_deref())?;
+    let sight = Sight::of(&chosen);
+    images.extend(sight.files(pictures)?);
+    let images = sight.shown(images).map_err(Failure::usage)?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
@@ -102,9 +118,10 @@ fn begin(
     let attended = attended(output, lines.as_ref());
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol };
     let mut open = task::start(&bench, plan, attended, &folder)?;
+    open.task = open.task.bringing(images);
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    watch(&bench, &mut open, &model, tape, user(output, lines, (patience, sight)))
 }
 
 /// `sabir resume`.
@@ -113,6 +130,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
         return Err(Failure::usage("only tasks that nobody attends are recorded and replayed: give --output"));
     }
+    without_tape(tape, &arguments.pictures.image)?;
     let lines = arguments.control.control.then(|| controlled(output)).transpose()?;
     let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
     if let Some(file) = &tape.replay {
@@ -142,6 +160,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     check_protocol(start, options)?;
     let options = &task::kept_mode(start, options);
     let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
+    let sight = Sight::of(&chosen);
+    let images = sight.files(&arguments.pictures.image)?;
     let means = Means {
         edit_tool: task::kept_edit_tool(start, options)?,
         jobs: task::jobs(&folder, &id),
@@ -158,10 +178,10 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         }
         error => Failure::usage(format!("{id}: {error}")),
     })?;
-    let task = task.within(bench.context.clone());
+    let task = task.within(bench.context.clone()).bringing(images);
     let mut open = Open { task, store: Box::new(journal), first: None, words };
     let (model, tape) = taped(&chosen, tape, told, output)?;
-    watch(&bench, &mut open, &model, tape, user(output, lines, patience))
+    watch(&bench, &mut open, &model, tape, user(output, lines, (patience, sight)))
 }
 
 /// A resumed task is locked to its protocol.
@@ -237,7 +257,7 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     };
     let task = task.within(bench.context.clone());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    watch(&bench, &mut open, &model, tape, user(output, None, patience))
+    watch(&bench, &mut open, &model, tape, user(output, None, (patience, Sight::Sees)))
 }
 
 /// The newest task of that workspace that did not complete.
@@ -264,12 +284,12 @@ fn attended(output: Option<Output>, lines: Option<&Lines>) -> Attended {
 }
 
 /// The right eyes for a task.
-fn user(output: Option<Output>, lines: Option<Lines>, patience: Option<Duration>) -> Watcher {
+fn user(output: Option<Output>, lines: Option<Lines>, (patience, sight): (Option<Duration>, Sight)) -> Watcher {
     let user: Box<dyn User> = match output {
         Some(Output::Json) => Box::new(Silent),
-        Some(Output::Events) => Box::new(EventLines::new(lines.map(Controls::listen), patience)),
+        Some(Output::Events) => Box::new(EventLines::new(lines.map(|lines| Controls::listen(lines, sight)), patience)),
         Some(Output::Text) => Box::new(Progress::default()),
-        None => Box::new(Terminal::new(patience)),
+        None => Box::new(Terminal::new(patience, sight)),
     };
     (output, user)
 }

@@ -7,13 +7,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
+use sabir_agent::{Aside, Compaction, Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::print;
+use crate::pictures::{self, Sight};
 use crate::screen::Painter;
 use crate::shown::{exactly, first_lines, in_part};
 use crate::typed::{self, Typed};
+use crate::{context, print};
 
 /// How much of what a call would write is shown before the user is asked.
 const SHOWN_LINES: usize = 120;
@@ -37,8 +38,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(patience: Option<Duration>) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(), patience, asked: None, works: false }
+    pub(crate) fn new(patience: Option<Duration>, sight: Sight) -> Self {
+        Self { painter: Painter::default(), typed: Typed::new(sight), patience, asked: None, works: false }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
@@ -98,8 +99,8 @@ impl Terminal {
 
 impl User for Terminal {
     fn show(&mut self, event: TaskEvent<'_>) {
-        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, .. }) = event {
-            return self.heard(text);
+        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, images, .. }) = event {
+            return self.heard(&pictures::beside(text, images));
         }
         self.go_on();
         print::err(&self.painter.paint(event));
@@ -110,6 +111,23 @@ impl User for Terminal {
                 print::err(&print::visible(&describe(question)));
             }
             _ => {}
+        }
+    }
+
+    fn tell(&mut self, aside: Aside<'_>) {
+        let words = match aside {
+            Aside::Filling(filling) => context::filled(filling),
+            Aside::Compaction(Compaction::Nothing) => {
+                "there is nothing that could be left out of the context\n".to_owned()
+            }
+            Aside::Compaction(Compaction::Now) => return,
+            Aside::Compaction(Compaction::Later) => {
+                "the context is compacted before the model is asked for its next turn\n".to_owned()
+            }
+        };
+        print::err(&print::visible(&format!("\n{words}")));
+        if let Some(question) = &self.asked {
+            print::err(prompt(question));
         }
     }
 

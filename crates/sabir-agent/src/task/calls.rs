@@ -8,7 +8,7 @@ use crate::permit::{Bound, Permit, Seal};
 use crate::record::{Answered, Judge, Record, Speaker, Verdict};
 use crate::tool::{Access, ToolOutput};
 
-use super::{Effect, Task, approval};
+use super::{Effect, Task, Words, approval};
 
 /// The result of a completion whose check did not come to its end, or which was shown and not answered.
 const UNCHECKED: &str = "Not completed: this was interrupted. Complete again when the task is done.";
@@ -21,7 +21,7 @@ pub(crate) struct Turn {
     /// What the model is to be told of mistakes that belong to no call.
     feedback: Option<String>,
     /// What was said while the calls were open.
-    said: Vec<(Speaker, String)>,
+    said: Vec<(Speaker, Words)>,
 }
 
 #[derive(Debug)]
@@ -74,8 +74,8 @@ impl Turn {
     pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<Part>)> {
         let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
         let mut answers: Vec<_> = results?.into_iter().map(Part::Result).collect();
-        let said = self.said.drain(..).map(|(_, text)| text);
-        answers.extend(self.feedback.take().into_iter().chain(said).map(Part::text));
+        answers.extend(self.feedback.take().map(Part::text));
+        answers.extend(self.said.drain(..).flat_map(|(_, words)| words.parts()));
         Some((std::mem::take(&mut self.parts), answers))
     }
 
@@ -90,8 +90,8 @@ impl Turn {
     }
 
     /// Words that the model is to read with the results.
-    pub(super) fn hear(&mut self, by: Speaker, text: &str) {
-        self.said.push((by, text.to_owned()));
+    pub(super) fn hear(&mut self, by: Speaker, words: Words) {
+        self.said.push((by, words));
     }
 
     /// The calls that the user is asked about, or is to be.

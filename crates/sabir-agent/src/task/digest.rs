@@ -45,6 +45,21 @@ pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
     }
 }
 
+/// That pictures are not seen any more; empty where there were none.
+pub(super) fn pictures(messages: &[Message]) -> String {
+    let count = |part: &Part| match part {
+        Part::Image(_) | Part::ImageUrl { .. } => 1,
+        Part::Result(result) => result.images.len(),
+        _ => 0,
+    };
+    match messages.iter().flat_map(|message| &message.parts).map(count).sum() {
+        0_usize => String::new(),
+        count => format!(
+            "Pictures that were shown so far and are left out here: {count}. Read the file again, or ask the user, where you need one."
+        ),
+    }
+}
+
 /// What the user said after the first words, as far as the messages that stay do not say it; empty where that is nothing.
 pub(super) fn words(said: &[String], gone: &[Message], stays: &[Message]) -> String {
     let stays = |words: &str| {

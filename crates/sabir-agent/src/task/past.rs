@@ -68,9 +68,8 @@ impl Past {
         self.messages.push(message);
     }
 
-    /// Words for the model, joined to the message that is already waiting for it.
-    pub(super) fn hear(&mut self, text: &str) {
-        let part = Part::text(text);
+    /// Words for the model, or a picture, joined to the message that is already waiting for it.
+    pub(super) fn hear(&mut self, part: Part) {
         self.count(std::slice::from_ref(&part));
         self.view.hear(&part);
         match self.messages.last_mut() {

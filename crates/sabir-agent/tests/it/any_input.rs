@@ -2,8 +2,8 @@
 //! call.
 
 use proptest::prelude::*;
-use sabir_agent::{Access, Attended, Bound, Effect, Input, Judge, Record, Reply, Task, ToolOutput, Verdict};
-use sabir_call::{ArgForm, CallId, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
+use sabir_agent::{Access, Attended, Bound, Effect, Input, Judge, Record, Reply, Task, ToolOutput, Verdict, Words};
+use sabir_call::{ArgForm, CallId, Cut, Ending, Event, Image, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
 
@@ -12,6 +12,8 @@ use crate::machine::{Machine, settings, start};
 enum Given {
     Begin,
     Said,
+    /// Words or none with a picture, perhaps at once.
+    Showed(bool, bool),
     Text,
     Opened(u32, usize, usize),
     Argument(u32, usize),
@@ -61,6 +63,7 @@ fn given() -> impl Strategy<Value = Given> {
     prop_oneof![
         6 => Just(Given::Begin),
         1 => Just(Given::Said),
+        2 => any::<(bool, bool)>().prop_map(|(speaks, at_once)| Given::Showed(speaks, at_once)),
         2 => Just(Given::Text),
         8 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| Given::Opened(index, id, name)),
         6 => (index(), 0..ARGUMENTS.len()).prop_map(|(index, name)| Given::Argument(index, name)),
@@ -97,6 +100,11 @@ fn give(machine: &mut Machine, given: &Given, attended: Attended) {
     let input = match given {
         Given::Begin => Input::Begin,
         Given::Said => Input::Said("words".to_owned()),
+        Given::Showed(speaks, at_once) => {
+            let image = Image { media_type: "image/png".to_owned(), data: "A".to_owned() };
+            let text = if *speaks { "words".to_owned() } else { String::new() };
+            Input::Showed { words: Words { text, images: vec![image] }, at_once: *at_once }
+        }
         Given::Text => Input::Event(Event::Text { text: "words" }),
         Given::Opened(index, id, name) => {
             let id = IDS.get(*id).copied().filter(|id| *id != "nobody");

@@ -20,6 +20,7 @@ mod laws;
 mod machine;
 mod order;
 mod policy;
+mod shown;
 mod story;
 mod todos;
 mod words;

@@ -41,6 +41,7 @@ mod lint;
 mod models;
 mod modes;
 mod parse;
+mod pictures;
 mod policy;
 mod recordings;
 mod repairs;

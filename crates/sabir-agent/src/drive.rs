@@ -210,8 +210,7 @@ impl Driver<'_> {
                     Input::Replied(reply)
                 }
                 Happening::Heard(heard) => {
-                    heard.tell(task, self.user);
-                    let Some(input) = heard.input() else { continue };
+                    let Some(input) = heard.put(task, self.user) else { continue };
                     input
                 }
                 Happening::Cancelled => Input::Cancel,
@@ -223,8 +222,13 @@ impl Driver<'_> {
 
     /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
     async fn ask(&mut self, task: &mut Task, outside: &mut Outside) -> Result<Vec<Effect>, Ended> {
-        let request = task.request();
         let summarising = task.is_summarising();
+        let looked = if summarising { None } else { self.registry.look() };
+        for effect in looked.map(|fragments| task.step(Input::Looked(fragments))).unwrap_or_default() {
+            let Effect::Keep(record) = effect else { continue };
+            keep(self.store, self.user, &record)?;
+        }
+        let request = task.request();
         self.user.show(TaskEvent::Moment(asking(task)));
         let (model, cancel, store) = (self.model, &self.cancel, &mut *self.store);
         // The answer and the words take turns at it; both are polled here, so nobody ever waits for the lock.
@@ -248,9 +252,8 @@ impl Driver<'_> {
             };
             let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
             let (user, task) = &mut *desk;
-            heard.tell(task, *user);
             let gives_up = heard.gives_up();
-            match heard.input() {
+            match heard.put(task, *user) {
                 // No question is open.
                 None | Some(Input::Replied(_)) => {}
                 Some(input) if gives_up => break input,
@@ -354,8 +357,9 @@ impl Driver<'_> {
 }
 
 impl Heard {
-    /// What it is to the task; `None`: nothing but a question about it.
-    fn input(self) -> Option<Input<'static>> {
+    /// What it is to the task; `None`: nothing but a question about it. The user is told what he asked for.
+    fn put(self, task: &Task, user: &mut dyn User) -> Option<Input<'static>> {
+        self.tell(task, user);
         Some(match self {
             Self::Filling => return None,
             Self::Compact => Input::Compact(Author::Model),

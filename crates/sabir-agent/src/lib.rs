@@ -42,7 +42,9 @@ mod record;
 mod task;
 mod tool;
 
-pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
+pub use context::{
+    Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, Surroundings, THRESHOLD,
+};
 pub use drive::{Aside, Cancel, Driver, Heard, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{FilePattern, Group, Mode};

@@ -34,6 +34,7 @@ use sabir_call::{
 };
 use sabir_check::{Checker, Repairs};
 
+use crate::context::Fragment;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
@@ -110,6 +111,9 @@ pub enum Input<'a> {
     Steered(String),
     /// From now on nobody can be asked ([`Attended::No`]). What is asked about is denied.
     Left,
+    /// What is to be told of the place, looked at right before the model is asked. What is different from what it was told goes to the
+    /// end of that request.
+    Looked(Vec<Fragment>),
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -307,6 +311,7 @@ impl Task {
             (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
                 self.summarised(why, input, &mut effects);
             }
+            (Phase::Asking, Input::Looked(fragments)) => self.looked(fragments, &mut effects),
             (Phase::Asking | Phase::Summarising(_), Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sabir_call::{Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
+use crate::context::{Fragment, Surroundings};
 use crate::permit::{Bound, Permit};
 use crate::policy::Facts;
 
@@ -134,6 +135,8 @@ pub struct Registry {
     /// With their names.
     tools: Vec<(String, Arc<dyn Tool>)>,
     set: ToolSet,
+    /// The place where they work.
+    place: Option<Arc<dyn Surroundings>>,
 }
 
 impl ToolOutput {
@@ -167,7 +170,19 @@ impl Registry {
             |offered| tools.iter().filter(move |tool| is_offered(tool.as_ref()) == offered).map(|tool| tool.spec());
         let set =
             ToolSet::with_unoffered(specs(true).chain(crate::control::specs()).collect(), specs(false).collect())?;
-        Ok(Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(), set })
+        Ok(Self { tools: tools.into_iter().map(|tool| (tool.spec().name, tool)).collect(), set, place: None })
+    }
+
+    /// The tools in a place that is looked at before every turn; `None`: it is not.
+    #[must_use]
+    pub fn amid(mut self, place: Option<Arc<dyn Surroundings>>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// What is to be told of the place, where it may be something else than at the last look.
+    pub(crate) fn look(&self) -> Option<Vec<Fragment>> {
+        self.place.as_ref()?.look()
     }
 
     /// What the model is offered.

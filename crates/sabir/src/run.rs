@@ -112,7 +112,7 @@ fn begin(
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
     let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox };
-    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?;
+    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?.recorded(tape.record.is_some());
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let attended = attended(output, lines.as_ref());
@@ -168,7 +168,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         keeper: None,
         sandbox: Sandbox::new(Level::Off),
     };
-    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?.priced(&chosen)?;
+    let bench = Bench::new(options, &config, Some(&task::workspace_of(start)), means)?
+        .priced(&chosen)?
+        .recorded(tape.record.is_some());
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
     let settings = bench.settings(&chosen.id, attended(output, lines.as_ref()));

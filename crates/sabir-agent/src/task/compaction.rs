@@ -9,7 +9,7 @@ use sabir_call::{Draft, DraftPart, Message, ModelErrorKind, Part, Protocol, Requ
 use super::charge::{Charge, tokens};
 use super::past::message_bytes;
 use super::{Effect, Input, Phase, Task, digest};
-use crate::context::{Context, fragment, summary};
+use crate::context::{Context, Fragment, fragment, summary};
 use crate::event::Question;
 use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, Why};
 
@@ -156,6 +156,15 @@ impl Task {
             },
         };
         self.keep(Record::Context(shift), effects);
+    }
+
+    /// Has the model told what is different from what it was told, behind all that it has seen.
+    pub(super) fn looked(&mut self, fragments: Vec<Fragment>, effects: &mut Vec<Effect>) {
+        // An answer that has begun was asked for without it.
+        if self.draft == Draft::default() {
+            self.past.view.context.fragments = fragments;
+            self.tell_context(effects);
+        }
     }
 
     pub(super) fn take_shift(&mut self, shift: &Shift) {

@@ -79,8 +79,9 @@ fn a_resumed_task_knows_what_it_still_sees() {
         let output = command.args(["resume", "--output", "text", "--max-turns", "1"]).output().unwrap();
         assert_eq!(code(&output), 6, "{}", stderr(&output));
         let log = world.sabir().args(["log", &world.only_task(), "--output", "events"]).output().unwrap();
-        let results = crate::world::events(&log).into_iter().filter(|event| event["kind"] == "result");
-        results.last().unwrap()["content"].as_str().unwrap().to_owned()
+        let events = crate::world::events(&log);
+        let result = events.iter().rfind(|event| event["kind"] == "result");
+        result.unwrap()["content"].as_str().unwrap().to_owned()
     };
     assert!(resumed(&[read(json!({"path": "a.txt"}))]).starts_with("[Nothing new: "));
     world.write("a.txt", &text.replace("matter", "count"));

@@ -41,7 +41,7 @@ fn twenty_requests_each_begin_with_the_one_before() {
         let world = World::new();
         write_notes(&world, 20, "one\n");
         world.write("AGENTS.md", "Keep to the style.\n");
-        let turns: Vec<_> = (0..20).map(|nth| read(nth)).chain([done()]).collect();
+        let turns: Vec<_> = (0..20).map(read).chain([done()]).collect();
         let provider = world.plays(way, &turns);
         let output = world.run(&provider, way, &["Read."]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -182,7 +182,7 @@ fn the_command_shows_compacts_and_goes_back() {
     let world = World::new();
     write_notes(&world, 6, &"a line of notes\n".repeat(200));
     world.configure("context_window = 100000\n");
-    let turns: Vec<_> = (0..6).map(|nth| read(nth)).collect();
+    let turns: Vec<_> = (0..6).map(read).collect();
     let provider = world.plays(WAYS[1], &turns);
     let output = world.run(&provider, WAYS[1], &["--max-turns", "6", "Read."]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
@@ -236,4 +236,35 @@ fn the_command_shows_compacts_and_goes_back() {
     let body = provider.requests()[0].body.to_string();
     assert!(body.contains(SUMMARY) && body.contains("Say please."), "{body}");
     assert!(!system(&provider).contains("Say please."), "the beginning stays");
+}
+
+#[test]
+fn what_changes_during_a_task_is_told_once_at_the_end() {
+    let world = World::new();
+    write_notes(&world, 4, "one\n");
+    world.write("AGENTS.md", "Keep to the style.\n");
+    let folder = world.work.path().to_owned();
+    let provider = world.provider(Script::by(move |count, _| {
+        // The user, while the model answers.
+        match count {
+            1 => std::fs::write(folder.join("CLAUDE.md"), "Say please.\n").unwrap(),
+            2 => std::fs::write(folder.join("AGENTS.md"), "Mind the gap.\n").unwrap(),
+            _ => {}
+        }
+        let next = if count < 4 { read(count) } else { done() };
+        WAYS[1].reply(&next, count + 1)
+    }));
+    let output = world.run(&provider, WAYS[1], &["--output", "events", "Go."]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let changed = events(&output).into_iter().filter(|event| event["change"] == "changed").count();
+    let all = messages(&provider);
+    let told = |text: &str| {
+        let holds = |messages: &Vec<Value>| json!(messages[1..]).to_string().matches(text).count();
+        all.iter().map(holds).collect::<Vec<_>>()
+    };
+    assert_eq!(told("From CLAUDE.md:\\nSay please."), [0, 0, 1, 1, 1]);
+    assert_eq!((told("From AGENTS.md:\\nMind the gap."), changed), (vec![0, 0, 0, 1, 1], 2));
+    for pair in all.windows(2) {
+        assert_eq!(pair[1][..pair[0].len()], pair[0][..], "the beginning stays");
+    }
 }

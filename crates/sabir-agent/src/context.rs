@@ -21,6 +21,13 @@ use crate::task::Attended;
 /// How full the context may get before it is compacted, in percent, unless somebody says otherwise.
 pub const THRESHOLD: u8 = 80;
 
+/// Looks at the place while a task goes on.
+pub trait Surroundings: Send + Sync {
+    /// What is to be told of the place now, where it may be something else than at the last look. Asked for before every turn of the
+    /// model's, so it must be quick.
+    fn look(&self) -> Option<Vec<Fragment>>;
+}
+
 /// What goes with every request besides the instructions of the task, and how much there is room for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

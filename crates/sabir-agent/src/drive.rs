@@ -18,15 +18,18 @@ use tokio::time::Instant;
 use crate::control;
 use crate::event::{Moment, Question, Reply, TaskEvent};
 use crate::permit::{Bound, Permit};
-use crate::record::{Outcome, Record, Store};
+use crate::record::{Author, Outcome, Record, Store, Why};
 use crate::subtask::Purse;
-use crate::task::{Effect, Input, Task};
+use crate::task::{Compaction, Effect, Filling, Input, Task, Words};
 use crate::tool::{Access, Registry, Tool, ToolOutput};
 
 /// Whoever watches a task and is asked.
 pub trait User: Send {
     /// Shows something. Must be quick.
     fn show(&mut self, event: TaskEvent<'_>);
+
+    /// Tells what the user asked for on his own account. Must be quick.
+    fn tell(&mut self, _: Aside<'_>) {}
 
     /// What the user says on his own account, in its order, from the beginning of the task. Asked for once. `None`: nothing.
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
@@ -45,6 +48,17 @@ pub enum Heard {
     Said(String),
     /// Words that do not: [`Input::Steered`].
     Steered(String),
+    /// Words with pictures: [`Input::Showed`].
+    Showed {
+        /// What is said and shown.
+        words: Words,
+        /// Whether they do not wait for their turn.
+        at_once: bool,
+    },
+    /// The context is to be compacted: [`Input::Compact`].
+    Compact,
+    /// What fills the context is to be told.
+    Filling,
     /// The answer to the question about that call. It changes nothing if that question is not open.
     Replied(CallId, Reply),
     /// Another mode, by its name: [`Input::Moded`].
@@ -57,6 +71,15 @@ pub enum Heard {
 
 /// How long a subtask may take to end when its task does.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is told to a user who asked for it, and to nobody else.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Aside<'a> {
+    /// What fills the context.
+    Filling(&'a Filling),
+    /// What becomes of the compaction that he wants.
+    Compaction(Compaction),
+}
 
 /// Ends a task from outside. Clones cancel the same task.
 #[derive(Debug, Clone, Default)]
@@ -209,7 +232,10 @@ impl Driver<'_> {
                     let Some(_) = open.take_if(|open| open.question.call() == Some(&call)) else { continue };
                     Input::Replied(reply)
                 }
-                Happening::Heard(heard) => heard.input(),
+                Happening::Heard(heard) => {
+                    let Some(input) = heard.put(task, self.user) else { continue };
+                    input
+                }
                 Happening::Cancelled => Input::Cancel,
                 Happening::Expired => Input::Expired,
             };
@@ -223,8 +249,13 @@ impl Driver<'_> {
             Ok(turn) => turn,
             Err(words) => return Ok(task.step(Input::Spent(words))),
         };
-        let request = task.request();
         let summarising = task.is_summarising();
+        let looked = if summarising { None } else { self.registry.look() };
+        for effect in looked.map(|fragments| task.step(Input::Looked(fragments))).unwrap_or_default() {
+            let Effect::Keep(record) = effect else { continue };
+            keep(self.store, self.user, &record)?;
+        }
+        let request = task.request();
         self.user.show(TaskEvent::Moment(asking(task)));
         let (model, cancel, store) = (self.model, &self.cancel, &mut *self.store);
         // The answer and the words take turns at it; both are polled here, so nobody ever waits for the lock.
@@ -246,17 +277,19 @@ impl Driver<'_> {
                 Some(heard) = outside.hear() => heard,
                 answer = &mut answer => break answer.map_or_else(Input::Failed, |()| Input::Answered),
             };
-            match heard {
+            let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
+            let (user, task) = &mut *desk;
+            let gives_up = heard.gives_up();
+            match heard.put(task, *user) {
                 // No question is open.
-                Heard::Replied(..) => {}
-                Heard::Said(_) | Heard::Moded(_) | Heard::Left => {
-                    let mut desk = desk.lock().unwrap_or_else(PoisonError::into_inner);
-                    for effect in desk.1.step(heard.input()) {
+                None | Some(Input::Replied(_)) => {}
+                Some(input) if gives_up => break input,
+                Some(input) => {
+                    for effect in task.step(input) {
                         let Effect::Keep(record) = effect else { continue };
-                        keep(store, desk.0, &record)?;
+                        keep(store, *user, &record)?;
                     }
                 }
-                Heard::Steered(_) | Heard::Cancelled => break heard.input(),
             }
         };
         drop(answer);
@@ -355,14 +388,33 @@ impl Driver<'_> {
 }
 
 impl Heard {
-    fn input(self) -> Input<'static> {
-        match self {
+    /// What it is to the task; `None`: nothing but a question about it. The user is told what he asked for.
+    fn put(self, task: &Task, user: &mut dyn User) -> Option<Input<'static>> {
+        self.tell(task, user);
+        Some(match self {
+            Self::Filling => return None,
+            Self::Compact => Input::Compact(Author::Model),
             Self::Said(text) => Input::Said(text),
             Self::Steered(text) => Input::Steered(text),
+            Self::Showed { words, at_once } => Input::Showed { words, at_once },
             Self::Replied(_, reply) => Input::Replied(reply),
             Self::Moded(mode) => Input::Moded(mode),
             Self::Left => Input::Left,
             Self::Cancelled => Input::Cancel,
+        })
+    }
+
+    /// Whether it gives up the answer that is being written.
+    fn gives_up(&self) -> bool {
+        matches!(self, Self::Steered(_) | Self::Showed { at_once: true, .. } | Self::Cancelled)
+    }
+
+    /// Tells the user what he asked for.
+    fn tell(&self, task: &Task, user: &mut dyn User) {
+        match self {
+            Self::Filling => user.tell(Aside::Filling(&task.filling())),
+            Self::Compact => user.tell(Aside::Compaction(task.compaction())),
+            _ => {}
         }
     }
 }
@@ -444,11 +496,13 @@ impl Running {
 
 /// What the model is asked for.
 fn asking(task: &Task) -> Moment<'static> {
-    if task.is_summarising() {
-        return Moment::Waiting {
-            reason: "the context is full: the model is asked for a summary first",
-            milliseconds: 0,
-        };
+    let reason = match task.summary_is_for() {
+        Some(Why::Asked) => Some("the model is asked for a summary of what came before"),
+        Some(_) => Some("the context is full: the model is asked for a summary first"),
+        None => None,
+    };
+    if let Some(reason) = reason {
+        return Moment::Waiting { reason, milliseconds: 0 };
     }
     Moment::Asking { turn: task.turns().saturating_add(1), full: task.filling_percent() }
 }

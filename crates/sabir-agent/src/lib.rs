@@ -44,8 +44,10 @@ mod task;
 mod tool;
 mod trail;
 
-pub use context::{Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, THRESHOLD};
-pub use drive::{Cancel, Driver, Heard, User};
+pub use context::{
+    Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, Surroundings, THRESHOLD,
+};
+pub use drive::{Aside, Cancel, Driver, Heard, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
@@ -56,8 +58,8 @@ pub use record::{
 };
 pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
 pub use task::{
-    Attended, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError, Settings,
-    SubtaskLimits, Task, Totals,
+    Attended, Compaction, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError,
+    Settings, SubtaskLimits, Task, Totals, Words,
 };
 pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};
 pub use trail::Trail;

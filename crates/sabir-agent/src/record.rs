@@ -5,7 +5,7 @@
 //!
 //! Each record is one JSON object with a `kind`; the same objects are printed by `--output events` and by `sabir log`.
 
-use sabir_call::{CallId, CallResult, Cost, Fault, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
+use sabir_call::{CallId, CallResult, Cost, Fault, Image, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
 use sabir_check::Repair;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -59,8 +59,11 @@ pub enum Record {
     Said {
         /// Who.
         by: Speaker,
-        /// What.
+        /// What; empty where nothing but pictures are shown.
         text: String,
+        /// Pictures that belong to it; the model sees them before the words. Earlier versions took none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
         /// When the model reads it. Earlier versions said nothing while an answer was written.
         #[serde(default, skip_serializing_if = "When::is_next")]
         when: When,

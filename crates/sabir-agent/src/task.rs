@@ -8,6 +8,7 @@
 //! calls, when the last of them is there ([`calls::Turn`]). A history with an unanswered or doubly answered call cannot be
 //! written down (law 7).
 
+mod again;
 mod approval;
 pub(crate) mod calls;
 mod charge;
@@ -35,6 +36,7 @@ use sabir_call::{
 };
 use sabir_check::{Checker, Repairs};
 
+use crate::context::Fragment;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
 use crate::policy::Rules;
@@ -45,7 +47,7 @@ use calls::Turn;
 use charge::Charge;
 pub use charge::Totals;
 pub use check::Conditions;
-pub use compaction::{Filling, Preview};
+pub use compaction::{Compaction, Filling, Preview};
 use counts::Counts;
 pub use limits::{Limits, SubtaskLimits};
 use modes::Modes;
@@ -53,7 +55,8 @@ pub use modes::Outfit;
 use past::Past;
 use todos::Listed;
 pub use todos::OpenTodos;
-pub use words::Attended;
+use words::Unread;
+pub use words::{Attended, Words};
 
 /// The result of a call that was stopped while it ran.
 const INTERRUPTED: &str = "This was interrupted. It may have happened in part: look before you repeat it.";
@@ -95,7 +98,15 @@ pub enum Input<'a> {
     /// These words of the user's. At first: go on, with them. Later, at any moment: they are kept at once, and read by the model
     /// behind all that it was shown and writes now. They answer no question but the one for words ([`Question::Next`]).
     Said(String),
-    /// Compact the context of a task that does not go on, with a summary by whom. A model is then to be asked, once.
+    /// As `Said`, with pictures; or as `Steered`, if they are not to wait.
+    Showed {
+        /// What is said and shown.
+        words: Words,
+        /// Whether it gives up what the model is doing.
+        at_once: bool,
+    },
+    /// Compact the context, with a summary by whom. A model is then to be asked, once. A task that goes on does it with the model's
+    /// summary, at the next moment that is possible ([`Task::compaction`]).
     Compact(Author),
     /// Go back on the last compaction of a task that does not go on.
     Restore,
@@ -106,6 +117,9 @@ pub enum Input<'a> {
     Moded(String),
     /// From now on nobody can be asked ([`Attended::No`]). What is asked about is denied.
     Left,
+    /// What is to be told of the place, looked at right before the model is asked. What is different from what it was told goes to the
+    /// end of that request.
+    Looked(Vec<Fragment>),
     /// A piece of the answer.
     Event(Event<'a>),
     /// The answer is whole.
@@ -179,8 +193,8 @@ pub struct Task {
     question: Option<Question>,
     /// Why the last answer stopped.
     stop: Option<StopReason>,
-    /// What was said while an answer was written.
-    waiting: Vec<String>,
+    /// What waits for its moment.
+    unread: Unread,
 }
 
 /// What the machine waits for.
@@ -250,7 +264,7 @@ impl Task {
             modes: Modes::default(),
             question: None,
             stop: None,
-            waiting: Vec::new(),
+            unread: Unread::default(),
         }
     }
 
@@ -301,16 +315,20 @@ impl Task {
     pub fn step(&mut self, input: Input<'_>) -> Vec<Effect> {
         let mut effects = Vec::new();
         match (self.phase, input) {
-            (Phase::Paused, Input::Begin) => self.begin(&mut effects),
+            (Phase::Paused, Input::Begin) => self.said(Words::default(), &mut effects),
             (Phase::Paused, Input::Compact(by)) => self.compact_by_hand(by, &mut effects),
+            (_, Input::Compact(_)) => self.compact_soon(&mut effects),
             (Phase::Paused, Input::Restore) => self.restore(&mut effects),
-            (_, Input::Said(text)) => self.said(text, &mut effects),
-            (_, Input::Steered(text)) => self.steered(text, &mut effects),
+            (_, Input::Said(text)) => self.said(text.into(), &mut effects),
+            (_, Input::Steered(text)) => self.steered(text.into(), &mut effects),
+            (_, Input::Showed { words, at_once: false }) => self.said(words, &mut effects),
+            (_, Input::Showed { words, at_once: true }) => self.steered(words, &mut effects),
             (_, Input::Moded(mode)) => self.moded(&mode, &mut effects),
             (_, Input::Left) => self.left(&mut effects),
             (Phase::Summarising(why), input @ (Input::Answered | Input::Failed(_))) => {
                 self.summarised(why, input, &mut effects);
             }
+            (Phase::Asking, Input::Looked(fragments)) => self.looked(fragments, &mut effects),
             (Phase::Asking | Phase::Summarising(_), Input::Event(event)) => self.draft.event(event),
             (Phase::Asking, Input::Answered) => self.answered(&mut effects),
             (Phase::Asking, Input::Failed(error)) => self.failed(&error, &mut effects),
@@ -335,17 +353,18 @@ impl Task {
         self.modes.trail.note(record);
         match record {
             Record::Started(start) => self.take_start(start),
-            Record::Said { by, text, when } => {
+            Record::Said { by, text, images, when } => {
                 match by {
                     Speaker::User => {
                         self.counts.hear_user();
-                        self.past.view.words.push(text.clone());
+                        self.past.view.words.extend(Some(text.clone()).filter(|text| !text.trim().is_empty()));
                     }
                     Speaker::Sabir => self.counts.cycles.note_told(),
                 }
+                let words = Words { text: text.clone(), images: images.clone() };
                 match when {
-                    When::Next => self.hear(*by, text),
-                    When::Later => self.waiting.push(text.clone()),
+                    When::Next => self.hear(*by, words),
+                    When::Later => self.unread.words.push(words),
                 }
             }
             Record::Answered(answered) => {
@@ -428,6 +447,7 @@ impl Task {
             answers.extend(self.list_again().map(Part::text));
             self.past.push(Role::Assistant, parts);
             self.past.push(Role::User, answers);
+            self.past.note_readings(&self.settings.readers);
         }
     }
 
@@ -469,7 +489,7 @@ impl Task {
         let draft = std::mem::take(&mut self.draft);
         let answered = self.judge_answer(draft);
         let feedback = answered.feedback.clone();
-        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.waiting.is_empty());
+        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.unread.words.is_empty());
         self.keep(Record::Answered(answered), effects);
         if has_calls {
             self.advance(effects);
@@ -489,6 +509,6 @@ impl Task {
 
     /// Says something to the model on Sabir's behalf.
     fn remind(&mut self, text: String, effects: &mut Vec<Effect>) {
-        self.keep(Record::Said { by: Speaker::Sabir, text, when: When::Next }, effects);
+        self.keep(Record::Said { by: Speaker::Sabir, text, images: Vec::new(), when: When::Next }, effects);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sabir_call::{CallId, Image, ToolError, ToolSet, ToolSpec};
 use serde_json::{Map, Value};
 
+use crate::context::{Fragment, Surroundings};
 use crate::permit::{Bound, Permit};
 use crate::policy::Facts;
 use crate::record::SubtaskEnd;
@@ -141,6 +142,8 @@ pub struct Registry {
     /// With their names.
     tools: Vec<(String, Arc<dyn Tool>)>,
     set: ToolSet,
+    /// The place where they work.
+    place: Option<Arc<dyn Surroundings>>,
 }
 
 impl ToolOutput {
@@ -171,7 +174,7 @@ impl Registry {
     /// As for [`new`](Self::new).
     pub fn offering(tools: Vec<Arc<dyn Tool>>, fits: &dyn Fn(&str) -> bool) -> Result<Self, ToolError> {
         let tools = tools.into_iter().map(|tool| (tool.spec().name, tool)).collect();
-        let registry = Self { tools, set: ToolSet::default() };
+        let registry = Self { tools, set: ToolSet::default(), place: None };
         let set = registry.offer(fits)?;
         Ok(Self { set, ..registry })
     }
@@ -201,7 +204,19 @@ impl Registry {
     /// As for [`new`](Self::new).
     pub fn without(&self, name: &str) -> Result<Self, ToolError> {
         let offered: Vec<_> = self.set.iter().map(|spec| spec.name.clone()).filter(|own| own != name).collect();
-        Ok(Self { tools: self.tools.clone(), set: self.offer(&|name| offered.iter().any(|own| own == name))? })
+        Ok(Self { set: self.offer(&|name| offered.iter().any(|own| own == name))?, ..self.clone() })
+    }
+
+    /// The tools in a place that is looked at before every turn; `None`: it is not.
+    #[must_use]
+    pub fn amid(mut self, place: Option<Arc<dyn Surroundings>>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// What is to be told of the place, where it may be something else than at the last look.
+    pub(crate) fn look(&self) -> Option<Vec<Fragment>> {
+        self.place.as_ref()?.look()
     }
 
     /// What the model is offered.

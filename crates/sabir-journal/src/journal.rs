@@ -343,7 +343,8 @@ mod tests {
     }
 
     fn append(journal: &mut Journal) -> String {
-        let said = Record::Said { by: Speaker::User, text: "x".to_owned(), when: sabir_agent::When::Next };
+        let said =
+            Record::Said { by: Speaker::User, text: "x".to_owned(), images: Vec::new(), when: sabir_agent::When::Next };
         journal.append(&said).unwrap_err().to_string()
     }
 

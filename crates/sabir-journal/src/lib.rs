@@ -48,7 +48,7 @@
 //! let (task, clock) = (TaskId::new("task-1"), || 1_700_000_000_000);
 //!
 //! let mut journal = Journal::create(folder.path(), &task, clock)?;
-//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned(), when: When::Next })?;
+//! journal.append(&Record::Said { by: Speaker::User, text: "hello".to_owned(), images: Vec::new(), when: When::Next })?;
 //! drop(journal);
 //!
 //! let (_journal, entries, recovery) = Journal::open(folder.path(), &task, clock)?;

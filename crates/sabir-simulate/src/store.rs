@@ -51,7 +51,7 @@ impl Store for WatchedStore {
                     state.witness.user.replied.push(text.clone());
                     text
                 });
-                self.write(&Record::Said { by: Speaker::User, text, when: When::Next })
+                self.write(&Record::Said { by: Speaker::User, text, images: Vec::new(), when: When::Next })
             }
             (Some(Sabotage::ShowEarly), record) => {
                 self.scene.with(|state| {

@@ -160,7 +160,7 @@ impl Witness {
             Record::Judged { call, verdict, by, .. } => self.note_verdict(call, *verdict, *by),
             Record::Running { call, .. } => self.note_running(call),
             Record::Result(result) => self.note_result(result),
-            Record::Said { by: Speaker::User, text, when } => self.note_words(text, *when),
+            Record::Said { by: Speaker::User, text, when, .. } => self.note_words(text, *when),
             Record::Context(Shift::Compacted(_)) => {
                 self.reading.compact();
                 Ok(())

@@ -101,6 +101,7 @@ use sabir_call::ToolSpec;
 use sabir_workspace::{Jobs, Sandbox, Workspace};
 
 pub use crate::facts::gather;
+pub use crate::picture::{MAX_BYTES as MAX_PICTURE_BYTES, encoded as encoded_picture, picture};
 pub use crate::web::reach::Reach;
 
 use crate::apply_patch::ApplyPatch;

@@ -8,7 +8,7 @@ use sabir_call::Image;
 use crate::words;
 
 /// A larger one is refused by providers, who measure it in base64: 5 MiB.
-pub(crate) const MAX_BYTES: usize = (5 << 20) / 4 * 3;
+pub const MAX_BYTES: usize = (5 << 20) / 4 * 3;
 /// The same, of width and height.
 const MAX_SIDE_PIXELS: usize = 8000;
 
@@ -31,6 +31,24 @@ pub(crate) fn format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         ImageType::Webp => Some(("WebP", "image/webp")),
         _ => None,
     }
+}
+
+/// A whole file as a picture that any model with eyes can be shown: PNG, JPEG, GIF or WebP by its bytes.
+///
+/// # Errors
+/// What it is instead, or why it cannot be shown, in words.
+pub fn picture(bytes: &[u8]) -> Result<Image, String> {
+    let format = format(bytes).ok_or("it is no PNG, JPEG, GIF or WebP image")?;
+    Picture::new(format, bytes).map(|picture| picture.image)
+}
+
+/// The same of a file in base64.
+///
+/// # Errors
+/// As for [`picture`], and where it is no base64.
+pub fn encoded(base64: &str) -> Result<Image, String> {
+    let bytes = STANDARD.decode(base64).map_err(|error| format!("it is no base64: {error}"))?;
+    picture(&bytes)
 }
 
 impl Picture {

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::pin::Pin;
 
-use sabir_agent::{Context, Heard, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
+use sabir_agent::{Aside, Context, Heard, Moment, Question, Record, Reply, Start, Store, StoreError, TaskEvent, User};
 use sabir_call::{CallId, Dollars, Prices};
 use sabir_model::{Cassette, HttpModel, Player, Recorder, Renewal, Renewing, Secret};
 use serde::{Deserialize, Serialize};
@@ -178,6 +178,10 @@ impl User for Taped<'_> {
             _ => {}
         }
         self.user.show(event);
+    }
+
+    fn tell(&mut self, aside: Aside<'_>) {
+        self.user.tell(aside);
     }
 
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {

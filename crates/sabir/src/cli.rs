@@ -44,9 +44,11 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
     #[command(flatten)]
     pub(crate) task: TaskOptions,
+    #[command(flatten)]
+    pub(crate) pictures: PictureOptions,
     /// What to do; without words Sabir asks. The task is interactive: you are asked before anything is changed. Lines typed while
-    /// it works are read in their turn, `/now WORDS` at once; `/mode NAME` switches the mode; `/quit` leaves
-    /// when it is your turn.
+    /// it works are read in their turn, `/now WORDS` at once; `/image FILE` shows a picture with what you say next, `/mode NAME`
+    /// switches the mode, `/context` says what fills the context, `/compact` compacts it, `/quit` leaves when it is your turn.
     pub(crate) words: Vec<String>,
 }
 
@@ -210,6 +212,14 @@ pub(crate) struct TapeOptions {
     pub(crate) replay: Option<PathBuf>,
 }
 
+/// Pictures that the model is shown with the words.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PictureOptions {
+    /// Show the model this picture with the words: PNG, JPEG, GIF or WebP. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Vec<PathBuf>,
+}
+
 /// Tasks that a program attends.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ControlOptions {
@@ -231,6 +241,8 @@ pub(crate) struct RunArguments {
     pub(crate) tape: TapeOptions,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
+    #[command(flatten)]
+    pub(crate) pictures: PictureOptions,
     /// What to do; a replay knows it, and with `--control` the first message may say it.
     #[arg(required_unless_present_any = ["replay", "control"])]
     pub(crate) words: Vec<String>,
@@ -247,6 +259,8 @@ pub(crate) struct ResumeArguments {
     pub(crate) tape: TapeOptions,
     #[command(flatten)]
     pub(crate) control: ControlOptions,
+    #[command(flatten)]
+    pub(crate) pictures: PictureOptions,
     /// The task's name, or the beginning of it; without it the newest task of this folder that did not
     /// complete.
     pub(crate) id: Option<String>,

@@ -121,7 +121,7 @@ fn show(id: &TaskId, task: &Task, arguments: &ContextArguments) {
     match arguments.output {
         Whole::Json => print::redacted(&described(id, &filling, arguments.preview.then_some(preview.as_ref()))),
         Whole::Text => {
-            let mut text = table(id, &filling);
+            let mut text = format!("task {id}: {}", filled(&filling));
             match &preview {
                 Some(preview) => text.push_str(&previewed(preview)),
                 None if arguments.preview => text.push_str("There is nothing that a compaction could leave out.\n"),
@@ -132,14 +132,15 @@ fn show(id: &TaskId, task: &Task, arguments: &ContextArguments) {
     }
 }
 
-fn table(id: &TaskId, filling: &Filling) -> String {
+/// What fills a context, as a table.
+pub(crate) fn filled(filling: &Filling) -> String {
     let of = match (filling.window, filling.percent()) {
         (Some(window), Some(percent)) => {
             format!(" of {window} ({percent} %); it is compacted at {} %", filling.threshold)
         }
         _ => "; how many there is room for is not known (see context_window in docs/context.md)".to_owned(),
     };
-    let mut text = format!("task {id}: about {} tokens{of}\n", filling.tokens);
+    let mut text = format!("about {} tokens{of}\n", filling.tokens);
     if let (left_out @ 1.., all) = filling.left_out {
         text.push_str(&format!("{left_out} of {all} messages are left out; a summary stands for them\n"));
     }

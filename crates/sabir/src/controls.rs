@@ -10,12 +10,14 @@
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::{Heard, Question, Record, Reply, TaskEvent, TaskId};
-use sabir_call::CallId;
+use sabir_agent::{Heard, Question, Record, Reply, TaskEvent, TaskId, Words};
+use sabir_call::{CallId, Image};
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exit::{Exit, Failure};
+use crate::pictures::{Given, Sight};
+use crate::typed::Known;
 use crate::{modes, print};
 
 /// The longest line; one that is longer is left out.
@@ -27,7 +29,11 @@ const MAX_LINE: u64 = 16 << 20;
 enum Line {
     /// Words for the model.
     Message {
+        #[serde(default)]
         text: String,
+        /// Pictures that go with them.
+        #[serde(default)]
+        images: Vec<Given>,
         /// Whether they give up what the model is doing.
         #[serde(default)]
         steer: bool,
@@ -94,11 +100,14 @@ pub(crate) struct Lines {
 }
 
 /// Reads the first message, which says what is to be done. What comes before it can mean nothing yet.
-pub(crate) fn first_message(lines: &mut Lines) -> Result<String, Failure> {
+pub(crate) fn first_message(lines: &mut Lines, sight: &Sight) -> Result<Words, Failure> {
     while let Some(line) = lines.next() {
         match line {
             Line::Message { task: Some(_), .. } | Line::Cancel { task: Some(_) } => lines.refuse(NO_TASK),
-            Line::Message { text, .. } if !text.trim().is_empty() => return Ok(text),
+            Line::Message { text, images, .. } if !text.trim().is_empty() => match shown(&images, sight) {
+                Ok(images) => return Ok(Words { text, images }),
+                Err(why) => lines.refuse(&why),
+            },
             Line::Message { .. } => lines.refuse("the message says nothing"),
             Line::Cancel { task: None } => {
                 return Err(Failure {
@@ -118,11 +127,10 @@ const NO_QUESTION: &str = "no question about that call is open";
 const NO_TASK: &str = "no such task is at work";
 
 impl Controls {
-    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat. `modes`: those
-    /// that it can be switched to.
-    pub(crate) fn listen(&self, lines: Lines, modes: Vec<String>) {
+    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat.
+    pub(crate) fn listen(&self, lines: Lines, known: Known) {
         let controls = self.clone();
-        std::thread::spawn(move || controls.read_all(lines, &modes));
+        std::thread::spawn(move || controls.read_all(lines, &known));
     }
 
     /// A seat for a task, until it is dropped.
@@ -142,10 +150,10 @@ impl Controls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_all(&self, mut lines: Lines, modes: &[String]) {
+    fn read_all(&self, mut lines: Lines, known: &Known) {
         while let Some(mut line) = lines.next() {
             if let Line::Mode { mode } = &mut line {
-                match modes::named(mode, modes) {
+                match modes::named(mode, &known.modes) {
                     Ok(name) => *mode = name,
                     Err(why) => {
                         lines.refuse(&why);
@@ -154,10 +162,10 @@ impl Controls {
                 }
             }
             let mut seats = self.seats();
-            match seats.hear(line) {
+            match seats.hear(line, known) {
                 // Nobody listens once the task is over.
                 Ok((party, heard)) => _ = party.said.send(heard),
-                Err(why) => lines.refuse(why),
+                Err(why) => lines.refuse(&why),
             }
         }
         let mut seats = self.seats();
@@ -242,11 +250,16 @@ fn skip_line(input: &mut impl BufRead) {
     }
 }
 
+/// The pictures of a line.
+fn shown(given: &[Given], sight: &Sight) -> Result<Vec<Image>, String> {
+    sight.shown(given.iter().map(Given::image).collect::<Result<_, _>>()?)
+}
+
 impl Seats {
     /// Who hears a line, and what.
-    fn hear(&mut self, line: Line) -> Result<(&Party, Heard), &'static str> {
-        let party = self.meant(&line)?;
-        let heard = heard(line, &mut party.open)?;
+    fn hear(&mut self, line: Line, known: &Known) -> Result<(&Party, Heard), String> {
+        let party = self.meant(&line).map_err(str::to_owned)?;
+        let heard = heard(line, known, &mut party.open)?;
         Ok((party, heard))
     }
 
@@ -274,15 +287,21 @@ impl Seats {
 }
 
 /// What a line means to a task while that question is open.
-fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
+fn heard(line: Line, known: &Known, open: &mut Option<Open>) -> Result<Heard, String> {
     let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
     let (call, reply) = match line {
-        Line::Message { text, .. } if text.trim().is_empty() => return Err("the message says nothing"),
-        Line::Message { text, steer: false, .. } => return Ok(Heard::Said(text)),
-        Line::Message { text, steer: true, .. } => {
+        Line::Message { text, images, steer, .. } => {
+            let words = Words { text, images: shown(&images, &known.sight)? };
+            if words.is_empty() {
+                return Err("the message says nothing".to_owned());
+            }
             // It takes the question back.
-            *open = None;
-            return Ok(Heard::Steered(text));
+            open.take_if(|_| steer);
+            return Ok(match (words.images.is_empty(), steer) {
+                (true, false) => Heard::Said(words.text),
+                (true, true) => Heard::Steered(words.text),
+                (false, at_once) => Heard::Showed { words, at_once },
+            });
         }
         // A question that it makes another one of is asked anew.
         Line::Mode { mode } => return Ok(Heard::Moded(mode)),
@@ -292,17 +311,17 @@ fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
         }
         Line::Approve { call, .. } => match approval(&call) {
             Some(true) => (call, Reply::Yes),
-            Some(false) => return Err("the question is one for words: it takes `answer`"),
-            None => return Err(NO_QUESTION),
+            Some(false) => return Err("the question is one for words: it takes `answer`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Deny { call, reason, .. } => match approval(&call) {
             Some(_) => (call, Reply::No(reason)),
-            None => return Err(NO_QUESTION),
+            None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Answer { call, text, .. } => match approval(&call) {
             Some(false) => (call, Reply::Words(text)),
-            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`"),
-            None => return Err(NO_QUESTION),
+            Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
+            None => return Err(NO_QUESTION.to_owned()),
         },
     };
     *open = None;
@@ -313,13 +332,17 @@ fn heard(line: Line, open: &mut Option<Open>) -> Result<Heard, &'static str> {
 mod tests {
     use super::*;
 
+    fn known() -> Known {
+        Known { modes: Vec::new(), sight: Sight::Sees }
+    }
+
     #[test]
     fn lines_count_for_the_open_question_alone() {
         let asked = |approval| Some(Open { call: CallId::new("c1"), approval });
         let check = |line: &str, question: Option<Open>, expected: Result<Heard, &str>, stays: bool| {
             let mut open = question;
             let line = serde_json::from_str(line).unwrap();
-            assert_eq!(heard(line, &mut open), expected);
+            assert_eq!(heard(line, &known(), &mut open), expected.map_err(str::to_owned));
             assert_eq!(open.is_some(), stays);
         };
         let replied = |reply| Ok(Heard::Replied(CallId::new("c1"), reply));
@@ -341,6 +364,17 @@ mod tests {
         check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), Ok(Heard::Steered(words("no"))), false);
         check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
         check(r#"{"kind":"cancel"}"#, asked(true), Ok(Heard::Cancelled), false);
+        let picture = r#"{"media_type":"image/gif","data":"R0lGODlhAQABAAAAACw="}"#;
+        let image = Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAQABAAAAACw=".to_owned() };
+        let showed = |text: &str, at_once| {
+            Ok(Heard::Showed { words: Words { text: text.to_owned(), images: vec![image.clone()] }, at_once })
+        };
+        let line = |more: &str| format!(r#"{{"kind":"message","images":[{picture}]{more}}}"#);
+        check(&line(r#","text":"see""#), asked(true), showed("see", false), true);
+        check(&line(r#","steer":true"#), asked(true), showed("", true), false);
+        let none = r#"{"kind":"message","text":"x","images":[{"media_type":"image/png","data":"aGk="}]}"#;
+        let why = "a picture of the message cannot be shown: it is no PNG, JPEG, GIF or WebP image";
+        check(none, asked(true), Err(why), true);
     }
 
     /// Whom a line is for: the number of the seat, or why nobody hears it.
@@ -353,8 +387,9 @@ mod tests {
                 let (task, said) = (TaskId::new(format!("t{at}")), unbounded_channel().0);
                 seats.taken.push(Party { task, open, said });
             }
-            let heard = seats.hear(serde_json::from_str(line).unwrap()).map(|(party, _)| party.task.to_string());
-            assert_eq!(heard, expected.map(|at| format!("t{at}")), "{line}");
+            let heard =
+                seats.hear(serde_json::from_str(line).unwrap(), &known()).map(|(party, _)| party.task.to_string());
+            assert_eq!(heard, expected.map(|at| format!("t{at}")).map_err(str::to_owned), "{line}");
         };
         let one = [None, Some("a"), None];
         let two = [None, Some("a"), Some("a")];
@@ -380,7 +415,7 @@ mod tests {
         controls.seats().taken[1].open = Some(Open { call: CallId::new("c"), approval: true });
         drop(child);
         let approve = || serde_json::from_str(r#"{"kind":"approve","call":"c"}"#).unwrap();
-        assert_eq!(controls.seats().hear(approve()).map(|(_, heard)| heard), Err(NO_QUESTION));
+        assert_eq!(controls.seats().hear(approve(), &known()).map(|(_, heard)| heard), Err(NO_QUESTION.to_owned()));
         controls.seats().left = true;
         let mut late = controls.seat(&TaskId::new("t-2"));
         assert_eq!(late.ears().unwrap().try_recv(), Ok(Heard::Left));

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::{Heard, Moment, Question, Record, Reply, Speaker, TaskEvent, User};
+use sabir_agent::{Aside, Heard, Moment, Question, Record, Reply, Speaker, TaskEvent, User};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex as Turned, Notify};
 
@@ -19,7 +19,7 @@ use crate::nested::Nested;
 /// A user who can be told of subtasks.
 pub(crate) trait Audience: User {
     /// Shows whole lines about a subtask, between the events of the task.
-    fn tell(&mut self, lines: &str);
+    fn write(&mut self, lines: &str);
 }
 
 /// The desk at which the user sits. Clones are the same one.
@@ -140,7 +140,7 @@ impl Held {
         match self {
             Self::Record(record) => audience.show(TaskEvent::Record(&record)),
             Self::Output(call, text) => audience.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text })),
-            Self::Lines(lines) => audience.tell(&lines),
+            Self::Lines(lines) => audience.write(&lines),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Member {
         let mut audience = self.desk.0.audience.lock().await;
         if self.asking.replace(true) != Some(true) {
             if let Some(nested) = &self.nested {
-                audience.tell(&nested.asks());
+                audience.write(&nested.asks());
             }
             audience.show(TaskEvent::Moment(Moment::Question(question)));
         }
@@ -184,10 +184,15 @@ impl User for Member {
                 let lines = nested.lines(event);
                 if !lines.is_empty() {
                     let held = || Some(Held::Lines(lines.clone()));
-                    self.desk.draw(self.number, held, |audience| audience.tell(&lines));
+                    self.desk.draw(self.number, held, |audience| audience.write(&lines));
                 }
             }
         }
+    }
+
+    fn tell(&mut self, aside: Aside<'_>) {
+        // Whoever is asked by another has asked for it at the wrong moment, and may ask again.
+        self.desk.draw(self.number, || None, |audience| audience.tell(aside));
     }
 
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
@@ -243,7 +248,7 @@ mod tests {
     }
 
     impl Audience for Person {
-        fn tell(&mut self, lines: &str) {
+        fn write(&mut self, lines: &str) {
             self.drawn.lock().unwrap().extend(lines.lines().map(|line| line.trim().to_owned()));
         }
     }
@@ -322,7 +327,12 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(1), root.ask(&asked)).await.is_err());
         let other = tokio::spawn(async move { asks(&mut one, "b").await });
         settle().await;
-        let said = Record::Said { by: Speaker::User, text: "words".to_owned(), when: sabir_agent::When::Next };
+        let said = Record::Said {
+            by: Speaker::User,
+            text: "words".to_owned(),
+            images: Vec::new(),
+            when: sabir_agent::When::Next,
+        };
         show(&mut root, &said);
         answer.send(Reply::Yes).unwrap();
         assert_eq!(root.ask(&asked).await, Reply::Yes);

@@ -157,7 +157,11 @@ fn section(number: u64, entry: &Entry) -> Option<Section> {
         |label: &str, text: &str| Piece::Exact { label: label.to_owned(), text: redact::text(text).into_owned() };
     let (title, pieces) = match &entry.record {
         Record::Started(start) => ("User".to_owned(), vec![exact("", &start.prompt)]),
-        Record::Said { by: Speaker::User, text, .. } => ("User".to_owned(), vec![exact("", text)]),
+        Record::Said { by: Speaker::User, text, images, .. } => {
+            let words = (!text.is_empty()).then(|| exact("", text)).into_iter();
+            let shown = images.iter().map(|image| Piece::Note(picture(&image.media_type, image.data.len())));
+            ("User".to_owned(), words.chain(shown).collect())
+        }
         Record::Said { by: Speaker::Sabir, text, .. } => ("Told to the model".to_owned(), vec![exact("", text)]),
         Record::Answered(answered) => {
             let mut pieces: Vec<_> = answered.parts.iter().map(piece).collect();

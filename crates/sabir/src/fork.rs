@@ -9,7 +9,7 @@ use sabir_agent::{Origin, Record, Start, TaskId};
 use sabir_journal::Entry;
 use sabir_workspace::checkpoint::{Goal, Mark, What, name};
 
-use crate::cli::{ControlOptions, ForkArguments, ResumeArguments, TapeOptions, TaskOptions};
+use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions, TaskOptions};
 use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::history::{Place, failure};
@@ -48,6 +48,7 @@ pub(crate) fn fork(arguments: &ForkArguments) -> Result<Exit, Failure> {
         output: arguments.output,
         tape: TapeOptions::default(),
         control: ControlOptions::default(),
+        pictures: PictureOptions::default(),
         id: Some(id.to_string()),
         words: arguments.words.clone(),
     })

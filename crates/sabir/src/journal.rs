@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cli::{LogArguments, Output};
 use crate::exit::{Exit, Failure};
 use crate::screen::Painter;
-use crate::{config, print, spent, task};
+use crate::{config, pictures, print, spent, task};
 
 /// How often a journal that is followed is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -137,7 +137,9 @@ fn words(record: &Record) -> String {
             let folder = if start.workspace.is_empty() { "a folder that is not known" } else { &start.workspace };
             format!("in {folder}\n{}> {}\n", origin(start), start.prompt)
         }
-        Record::Said { by: sabir_agent::Speaker::User, text, .. } => format!("> {text}\n"),
+        Record::Said { by: sabir_agent::Speaker::User, text, images, .. } => {
+            format!("> {}\n", pictures::beside(text, images))
+        }
         Record::Answered(answered) => {
             let parts = answered.parts.iter().filter_map(|part| match part {
                 Part::Text { text } => Some(format!("{}\n", text.trim_end())),

@@ -36,6 +36,7 @@ mod modes;
 mod moved;
 mod nested;
 mod parse;
+mod pictures;
 mod policy;
 mod print;
 mod prompt;
@@ -96,7 +97,7 @@ fn dispatch() -> Result<Exit, Failure> {
         _ => dialects::load(cli.config(), &files)?,
     }
     match &cli.command {
-        None => run::interactive(&cli.task, &cli.words),
+        None => run::interactive(&cli.task, &cli.pictures.image, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),
         Some(Command::Resume(arguments)) => run::resume(arguments),
         Some(Command::Fork(arguments)) => fork::fork(arguments),

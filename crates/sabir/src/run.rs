@@ -1,10 +1,10 @@
 //! `run`, `resume`, and the interactive task: the same machine with different watchers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabir_agent::{
-    Attended, Cancel, Household, Origin, Outcome, Record, ReplayError, Start, SubtaskLimits, Task, TaskId, User,
+    Attended, Cancel, Household, Origin, Outcome, Record, ReplayError, Start, SubtaskLimits, Task, TaskId, User, Words,
 };
 use sabir_call::Model;
 use sabir_journal::Journal;
@@ -19,7 +19,9 @@ use crate::controls::Lines;
 use crate::exit::{Exit, Failure};
 use crate::family::{self, Family};
 use crate::modes::{Begun, Routed};
+use crate::pictures::Sight;
 use crate::task::{self, Bench, Means, Open, Plan};
+use crate::typed::Known;
 use crate::watchers::Watchers;
 use crate::{controls, modes, print, sandbox, spent, telemetry, typed};
 
@@ -79,18 +81,19 @@ impl Wanted<'_> {
 /// `sabir run`.
 pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
     let (options, tape, output) = (&arguments.task, &arguments.tape, Some(arguments.output));
-    let mut words = arguments.words.join(" ");
+    let pictures = arguments.pictures.image.as_slice();
+    without_tape(tape, pictures)?;
+    let mut words = Words::from(arguments.words.join(" "));
     if arguments.control.control {
         let mut lines = controlled(output)?;
-        if words.trim().is_empty() {
+        if words.text.trim().is_empty() {
             // As for a user: who has no model hears of it first.
-            has_model(options)?;
-            words = controls::first_message(&mut lines)?;
+            words = controls::first_message(&mut lines, &sight(options)?)?;
         }
-        return begin(options, words, output, tape, Some(lines));
+        return begin(options, (words, pictures), output, tape, Some(lines));
     }
     match &tape.replay {
-        None => begin(options, words, output, tape, None),
+        None => begin(options, (words, pictures), output, tape, None),
         Some(file) => {
             let (cassette, mut told) = cassette::read(file)?;
             if !told.records.is_empty() {
@@ -98,8 +101,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
                     "the cassette is that of a resumed task: play it with `sabir resume --replay`",
                 ));
             }
-            if !words.trim().is_empty() {
-                told.start.prompt = words;
+            if !words.text.trim().is_empty() {
+                told.start.prompt = words.text;
             }
             replay(options, cassette, told, output)
         }
@@ -107,27 +110,35 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Exit, Failure> {
 }
 
 /// `sabir`, with or without words.
-pub(crate) fn interactive(options: &TaskOptions, words: &[String]) -> Result<Exit, Failure> {
+pub(crate) fn interactive(options: &TaskOptions, pictures: &[PathBuf], words: &[String]) -> Result<Exit, Failure> {
     let prompt = words.join(" ");
     if !prompt.trim().is_empty() {
-        return begin(options, prompt, None, &TapeOptions::default(), None);
+        return begin(options, (prompt.into(), pictures), None, &TapeOptions::default(), None);
     }
-    // Whoever has no model should hear of it before he has typed anything.
-    has_model(options)?;
+    // Whoever has no model, or none that reads his pictures, should hear of it before he has typed anything.
+    sight(options)?.files(pictures)?;
     print::err("What is to be done? (one line, then Enter)\n> ");
     let read = typed::first_line();
     let line = read.map_err(|error| Failure::internal(format!("standard input cannot be read: {error}")))?;
     if line.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what, or see `sabir --help`"));
     }
-    begin(options, line.trim().to_owned(), None, &TapeOptions::default(), None)
+    begin(options, (line.trim().into(), pictures), None, &TapeOptions::default(), None)
 }
 
-/// Whether there is a model for a new task.
-fn has_model(options: &TaskOptions) -> Result<(), Failure> {
+/// Recordings hold no pictures of the user's.
+fn without_tape(tape: &TapeOptions, pictures: &[PathBuf]) -> Result<(), Failure> {
+    if pictures.is_empty() || tape.record.is_none() && tape.replay.is_none() {
+        return Ok(());
+    }
+    Err(Failure::usage("a recording holds no pictures of yours: leave --image out, or --record and --replay"))
+}
+
+/// What the model of a new task can be shown, where there is one.
+fn sight(options: &TaskOptions) -> Result<Sight, Failure> {
     let config = Config::load(options.config.as_deref())?;
     let own = || modes::model_of(&config, task::first_mode(options, &config));
-    config.choose(options.model.as_deref().or_else(own)).map(drop)
+    Ok(Sight::of(&config.choose(options.model.as_deref().or_else(own))?))
 }
 
 /// The control lines, which only whoever reads the events can write.
@@ -140,11 +151,12 @@ fn controlled(output: Option<Output>) -> Result<Lines, Failure> {
 
 fn begin(
     options: &TaskOptions,
-    prompt: String,
+    (words, pictures): (Words, &[PathBuf]),
     output: Option<Output>,
     tape: &TapeOptions,
     lines: Option<Lines>,
 ) -> Result<Exit, Failure> {
+    let Words { text: prompt, mut images } = words;
     if prompt.trim().is_empty() {
         return Err(Failure::usage("there is nothing to do: say what"));
     }
@@ -152,23 +164,28 @@ fn begin(
     let patience = config.patience()?;
     let mode = task::first_mode(options, &config);
     let chosen = config.choose(options.model.as_deref().or_else(|| modes::model_of(&config, mode)))?;
+    let sight = Sight::of(&chosen);
+    images.extend(sight.files(pictures)?);
+    let images = sight.shown(images).map_err(Failure::usage)?;
     let edit_tool = task::edit_tool(options.edit_tool.as_deref().or(config.edit_tool.as_deref()), &chosen)?;
     let (folder, id) = (config::tasks_folder()?, task::new_id());
     let sandbox = Sandbox::new(Level::Off);
     let attended = attended(output, lines.as_ref());
     let (cancel, now) = (Cancel::default(), modes::now(mode));
-    let names = modes::names(options, &config, Path::new("."))?;
-    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), names);
+    let known = Known { modes: modes::names(options, &config, Path::new("."))?, sight };
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), known);
     let wanted = Wanted { options, workspace: Path::new("."), tape, output, watchers, depth: 0, has: false };
     let household = wanted.household(&config, &chosen.name, &id, &now)?;
     let means = Means { edit_tool, jobs: task::jobs(&folder, &id), keeper: None, sandbox, household };
-    let bench = Bench::new(options, &config, None, means)?.priced(&chosen)?.below(0, cancel);
+    let bench =
+        Bench::new(options, &config, None, means)?.priced(&chosen)?.below(0, cancel).recorded(tape.record.is_some());
     let explicit = options.protocol.as_deref().or(config.protocol.as_deref());
     let protocol = task::protocol(explicit, None, &chosen)?;
     let begun = Begun { mode, model: &chosen.name, protocol: &protocol };
     let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?.in_mode(now);
     let plan = Plan { id, prompt, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
-    let open = task::start(&bench, plan, attended, &folder)?;
+    let mut open = task::start(&bench, plan, attended, &folder)?;
+    open.task = open.task.bringing(images);
     let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let told = bench.told(open.task.start(), &chosen.id, &config);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
@@ -181,6 +198,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     if output.is_none() && (tape.record.is_some() || tape.replay.is_some()) {
         return Err(Failure::usage("only tasks that nobody attends are recorded and replayed: give --output"));
     }
+    without_tape(tape, &arguments.pictures.image)?;
     let lines = arguments.control.control.then(|| controlled(output)).transpose()?;
     let words = Some(arguments.words.join(" ")).filter(|words| !words.trim().is_empty());
     if let Some(file) = &tape.replay {
@@ -217,8 +235,10 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     }
     let attended = attended(output, lines.as_ref());
     let (cancel, workspace) = (Cancel::default(), task::workspace_of(start));
-    let names = modes::names(options, &config, &workspace)?;
-    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), names);
+    let sight = Sight::of(&chosen);
+    let images = sight.files(&arguments.pictures.image)?;
+    let known = Known { modes: modes::names(options, &config, &workspace)?, sight };
+    let (watchers, user) = Watchers::new(output, lines, patience, (&id, &cancel), known);
     let (has, now) = (records.iter().any(family::is_asked_for), modes::now(mode));
     let wanted = Wanted { options, workspace: &workspace, tape, output, watchers, depth: start.depth(), has };
     let means = Means {
@@ -229,6 +249,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         household: wanted.household(&config, &chosen.name, &id, &now)?,
     };
     let bench = Bench::new(options, &config, Some(&workspace), means)?.priced(&chosen)?.below(start.depth(), cancel);
+    let bench = bench.recorded(tape.record.is_some());
     let bench = bench.among(&config, options, begun, (&chosen, tape.record.is_some()))?.in_mode(now);
     let told = bench.told(start, &chosen.id, &config);
     let told = Told { records: records.clone(), words: words.clone(), ..told };
@@ -239,7 +260,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
         }
         error => Failure::usage(format!("{id}: {error}")),
     })?;
-    let task = task.within(bench.context.clone()).among(bench.modes.outfits());
+    let task = task.within(bench.context.clone()).among(bench.modes.outfits()).bringing(images);
     let open = Open { task, store: Box::new(journal), first: None, words };
     let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
@@ -326,8 +347,9 @@ fn replay(options: &TaskOptions, cassette: Cassette, told: Told, output: Option<
     };
     let task = task.within(bench.context.clone()).among(bench.modes.outfits());
     let mut open = Open { task, store: Box::new(Nowhere), first, words };
-    let (task, modes) = (open.task.start().task.clone(), bench.modes.names());
-    let (_, user) = Watchers::new(output, None, patience, (&task, &bench.cancel), modes);
+    let known = Known { modes: bench.modes.names(), sight: Sight::Sees };
+    let task = open.task.start().task.clone();
+    let (_, user) = Watchers::new(output, None, patience, (&task, &bench.cancel), known);
     watch(&bench, &mut open, &model, tape, (output, user))
 }
 

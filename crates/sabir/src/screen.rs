@@ -73,7 +73,7 @@ impl User for Progress {
 }
 
 impl Audience for Progress {
-    fn tell(&mut self, lines: &str) {
+    fn write(&mut self, lines: &str) {
         let painted = self.painter.tell(lines);
         print::err(&self.redactor.text(&painted));
         print::err(&self.redactor.rest());

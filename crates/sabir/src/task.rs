@@ -139,10 +139,17 @@ impl Bench {
         let max_time = options.ends.max_time.as_deref().map(config::duration).transpose()?;
         let workspace = Arc::new(workspace);
         let (keeper, sandbox) = (Keeper::of(options, config, &workspace)?, sandbox::of_task(options, config)?);
-        let context = instructions::context(&workspace, config, rules.mode().map(|mode| mode.name.as_str()));
+        let (context, watch) = instructions::context(&workspace, config, rules.mode().map(|mode| mode.name.as_str()));
         let bench = Self::with(workspace, Means { keeper, sandbox, ..means }, rules, limits, None)?;
         let completion = ends::conditions(&options.ends, &config.limits);
-        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, completion, context, ..bench })
+        let registry = bench.registry.clone().amid(Some(watch));
+        Ok(Self { repairs: repairs::without(&config.repairs_off)?, max_time, completion, context, registry, ..bench })
+    }
+
+    /// The bench for a task that is recorded: a recording knows what was told at the beginning, and no later looks at the place.
+    pub(crate) fn recorded(self, is: bool) -> Self {
+        let registry = if is { self.registry.clone().amid(None) } else { self.registry.clone() };
+        Self { registry, ..self }
     }
 
     /// Sets what the model costs. A limit of cost can be kept only where that is known.

@@ -8,14 +8,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sabir_agent::{Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
+use sabir_agent::{Aside, Compaction, Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::desk::Audience;
-use crate::print;
+use crate::pictures;
 use crate::screen::Painter;
 use crate::shown::{exactly, first_lines, in_part};
-use crate::typed::{self, Typed};
+use crate::typed::{self, Known, Typed};
+use crate::{context, print};
 
 /// How much of what a call would write is shown before the user is asked.
 const SHOWN_LINES: usize = 120;
@@ -39,8 +40,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(patience: Option<Duration>, modes: Vec<String>) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(modes), patience, asked: None, works: false }
+    pub(crate) fn new(patience: Option<Duration>, known: Known) -> Self {
+        Self { painter: Painter::default(), typed: Typed::new(known), patience, asked: None, works: false }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
@@ -100,8 +101,8 @@ impl Terminal {
 
 impl User for Terminal {
     fn show(&mut self, event: TaskEvent<'_>) {
-        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, .. }) = event {
-            return self.heard(text);
+        if let TaskEvent::Record(Record::Said { by: Speaker::User, text, images, .. }) = event {
+            return self.heard(&pictures::beside(text, images));
         }
         self.go_on();
         print::err(&self.painter.paint(event));
@@ -115,6 +116,23 @@ impl User for Terminal {
         }
     }
 
+    fn tell(&mut self, aside: Aside<'_>) {
+        let words = match aside {
+            Aside::Filling(filling) => context::filled(filling),
+            Aside::Compaction(Compaction::Nothing) => {
+                "there is nothing that could be left out of the context\n".to_owned()
+            }
+            Aside::Compaction(Compaction::Now) => return,
+            Aside::Compaction(Compaction::Later) => {
+                "the context is compacted before the model is asked for its next turn\n".to_owned()
+            }
+        };
+        print::err(&print::visible(&format!("\n{words}")));
+        if let Some(question) = &self.asked {
+            print::err(prompt(question));
+        }
+    }
+
     fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
         self.typed.words()
     }
@@ -125,7 +143,7 @@ impl User for Terminal {
 }
 
 impl Audience for Terminal {
-    fn tell(&mut self, lines: &str) {
+    fn write(&mut self, lines: &str) {
         self.go_on();
         print::err(&self.painter.tell(lines));
     }

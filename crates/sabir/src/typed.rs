@@ -1,19 +1,22 @@
 //! What the user types: lines, and which of them may answer a question.
 //!
 //! Lines are read by a thread of their own, so that a task goes on while nobody types, and hears what is typed meanwhile: such a
-//! line is said to the model (`/now WORDS` at once). `/mode NAME` switches the
-//! mode whenever it is typed, and answers no question. What was typed, pasted or piped before a question stood there does not answer
+//! line is said to the model (`/now WORDS` at once; pictures of `/image FILE` go with the next words), and a command such as `/compact`
+//! or `/mode NAME` is carried out whatever is asked. What was typed, pasted or piped before a question stood there does not answer
 //! it: at that moment a terminal's queue is thrown away, and lines that have been read are words. Reading and that moment exclude
 //! one another, so that no line can slip between them.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
-use sabir_agent::Heard;
+use sabir_agent::{Heard, Words};
+use sabir_call::Image;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::pictures::{self, Sight};
 use crate::{modes, print};
 
 /// What is taken out of a pipe before a question; whoever writes without an end is answering.
@@ -23,6 +26,11 @@ const MAX_EARLY_BYTES: usize = 1 << 20;
 const NOW: &str = "/now ";
 /// What switches to another mode.
 const MODE: &str = "/mode";
+/// What shows a picture.
+const IMAGE: &str = "/image ";
+/// What compacts the context, and what says what fills it.
+const COMPACT: &str = "/compact";
+const CONTEXT: &str = "/context";
 
 /// The lines of standard input.
 #[derive(Debug)]
@@ -39,19 +47,40 @@ struct Begun {
     /// Whether it was begun before the question.
     early: bool,
     /// Whether lines answer.
-    asking: bool,
+    asking: Asking,
+    /// Pictures that go with what is said next.
+    images: Vec<Image>,
     /// Whether the user wants to leave when it is his turn.
     leaves: bool,
     /// Lines that answer; none once there will be no more.
     answers: Option<UnboundedSender<String>>,
     words: UnboundedSender<Heard>,
+    known: Known,
+}
+
+/// What a line may name.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
     /// The modes that there are.
-    modes: Vec<String>,
+    pub(crate) modes: Vec<String>,
+    /// Whether the model can be shown pictures.
+    pub(crate) sight: Sight,
 }
 
 /// The word behind `/mode`, if the line is one.
 fn mode(line: &str) -> Option<&str> {
     line.trim().strip_prefix(MODE).filter(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// What a line is that is no command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asking {
+    /// Words.
+    Nothing,
+    /// The answer to a question.
+    Answer,
+    /// What the user says in his turn.
+    Words,
 }
 
 /// Whether a line ends the task instead of saying something.
@@ -77,17 +106,17 @@ pub(crate) fn first_line() -> io::Result<String> {
 }
 
 impl Typed {
-    /// `modes`: those that can be switched to.
-    pub(crate) fn new(modes: Vec<String>) -> Self {
+    pub(crate) fn new(known: Known) -> Self {
         let ((answering, answers), (saying, words)) = (unbounded_channel(), unbounded_channel());
         let begun = Arc::new(Mutex::new(Begun {
             bytes: Vec::new(),
             early: false,
-            asking: false,
+            asking: Asking::Nothing,
+            images: Vec::new(),
             leaves: false,
             answers: Some(answering),
             words: saying,
-            modes,
+            known,
         }));
         let reading = Arc::clone(&begun);
         std::thread::spawn(move || read_all(&reading));
@@ -107,7 +136,7 @@ impl Typed {
     /// From here on what is typed answers. `draw` says so.
     pub(crate) fn await_answer(&mut self, draw: impl FnOnce()) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.asking = false;
+        begun.asking = Asking::Nothing;
         if Self::is_terminal() {
             // A terminal that is gone has nothing to throw away.
             _ = tcflush(io::stdin(), QueueSelector::IFlush);
@@ -119,23 +148,23 @@ impl Typed {
             }
         }
         begun.early = !begun.bytes.is_empty();
-        begun.asking = true;
+        begun.asking = Asking::Answer;
         draw();
     }
 
     /// From here on what is typed answers, also where it was begun before. False: the user has said that he leaves.
     pub(crate) fn await_words(&mut self) -> bool {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.asking = true;
+        begun.asking = Asking::Words;
         !begun.leaves
     }
 
     /// From here on what is typed is words again.
     pub(crate) fn go_on(&mut self) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.asking = false;
+        begun.asking = Asking::Nothing;
         while let Ok(line) = self.answers.try_recv() {
-            begun.say(line);
+            begun.say(&line);
         }
     }
 
@@ -169,27 +198,84 @@ impl Begun {
     fn end_line(&mut self) {
         let text = String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).into_owned();
         let early = std::mem::take(&mut self.early);
+        let line = text.trim();
+        let command = is_command(line);
+        // Words with pictures are said, since an answer has no room for them.
+        let shows = self.asking == Asking::Words && !self.images.is_empty() && !line.is_empty() && !is_leave(line);
+        let answers = self.asking != Asking::Nothing && !early && !command && !shows;
         match &self.answers {
             // Nobody listens once the task is over.
-            Some(answers) if self.asking && !early && mode(&text).is_none() => _ = answers.send(text),
-            _ => self.say(text),
+            Some(sender) if answers => _ = sender.send(text),
+            _ => self.say(&text),
         }
     }
 
-    fn say(&mut self, line: String) {
+    fn say(&mut self, line: &str) {
         let line = line.trim();
-        let heard = match line.strip_prefix(NOW) {
-            _ if line.is_empty() => return,
-            _ if let Some(word) = mode(line) => match modes::named(word, &self.modes) {
+        let heard = match line {
+            "" => return,
+            COMPACT => Heard::Compact,
+            CONTEXT => Heard::Filling,
+            _ if let Some(word) = mode(line) => match modes::named(word, &self.known.modes) {
                 Ok(name) => Heard::Moded(name),
                 Err(why) => return print::err(&print::visible(&format!("sabir: {why}\n"))),
             },
             _ if is_leave(line) => return self.leaves = true,
-            Some(words) => Heard::Steered(words.trim().to_owned()),
-            None => Heard::Said(line.to_owned()),
+            _ => match self.words(line) {
+                Some(heard) => heard,
+                None => return,
+            },
         };
         _ = self.words.send(heard);
     }
+
+    /// What a line says, with the pictures that were shown for it; `None`: nothing yet.
+    fn words(&mut self, line: &str) -> Option<Heard> {
+        let (text, at_once) = match (line.strip_prefix(NOW), line.strip_prefix(IMAGE)) {
+            (Some(words), _) => (words.trim().to_owned(), true),
+            (None, Some(shown)) => (self.show(shown)?, false),
+            (None, None) => (line.to_owned(), false),
+        };
+        Some(match (std::mem::take(&mut self.images), at_once) {
+            (images, false) if images.is_empty() => Heard::Said(text),
+            (images, true) if images.is_empty() => Heard::Steered(text),
+            (images, at_once) => Heard::Showed { words: Words { text, images }, at_once },
+        })
+    }
+
+    /// Takes up the picture of a file, and gives back the words behind it; `None`: it waits for the words that come next.
+    fn show(&mut self, rest: &str) -> Option<String> {
+        let (path, words) = named(rest);
+        let shown = pictures::load(Path::new(path)).and_then(|image| {
+            let all = self.images.iter().cloned().chain([image]).collect();
+            self.known.sight.shown(all)
+        });
+        match shown {
+            Ok(images) => self.images = images,
+            Err(why) => {
+                print::err(&print::visible(&format!("{why}; nothing was said\n")));
+                return None;
+            }
+        }
+        if words.is_empty() {
+            print::err(&print::visible(&format!("{path} goes with what you say next\n")));
+            return None;
+        }
+        Some(words.to_owned())
+    }
+}
+
+/// Whether a line is for Sabir, whatever is asked.
+fn is_command(line: &str) -> bool {
+    line == COMPACT || line == CONTEXT || line.starts_with(IMAGE) || mode(line).is_some()
+}
+
+/// The file that a line names, in double quotes where it has blanks, and the words behind it.
+fn named(line: &str) -> (&str, &str) {
+    let line = line.trim();
+    let quoted = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    let (path, words) = quoted.or_else(|| line.split_once(char::is_whitespace)).unwrap_or((line, ""));
+    (path, words.trim())
 }
 
 /// The thread that reads.
@@ -219,4 +305,29 @@ fn wait(time: Option<&Timespec>) -> bool {
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     // What cannot be waited for is read, and then fails.
     poll(&mut polled, time).is_ok_and(|count| count > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_before_the_words() {
+        let check = |line: &str, path: &str, words: &str| assert_eq!(named(line), (path, words), "{line}");
+        check("a.png", "a.png", "");
+        check(" a.png  what is this? ", "a.png", "what is this?");
+        check("\"my a.png\" and this?", "my a.png", "and this?");
+        check("\"my a.png\"", "my a.png", "");
+        check("\"a.png", "\"a.png", "");
+    }
+
+    #[test]
+    fn commands_are_whole_lines() {
+        for line in ["/compact", "/context", "/image a.png", "/image a b"] {
+            assert!(is_command(line), "{line}");
+        }
+        for line in ["/compact it", "compact", "/image", "/now /compact", "/quit", ""] {
+            assert!(!is_command(line), "{line}");
+        }
+    }
 }

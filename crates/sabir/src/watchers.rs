@@ -11,6 +11,7 @@ use crate::lines::EventLines;
 use crate::nested::Nested;
 use crate::screen::{Progress, Silent};
 use crate::terminal::Terminal;
+use crate::typed::Known;
 
 /// Gives each task of a family its user.
 #[derive(Clone)]
@@ -31,13 +32,13 @@ enum Eyes {
 }
 
 impl Watchers {
-    /// Those of that output, and the user of the task itself. `cancel` ends the family; `modes` are what the task can be switched to.
+    /// Those of that output, and the user of the task itself. `cancel` ends the family; `known`: what lines may name.
     pub(crate) fn new(
         output: Option<Output>,
         lines: Option<Lines>,
         patience: Option<Duration>,
         (task, cancel): (&TaskId, &Cancel),
-        modes: Vec<String>,
+        known: Known,
     ) -> (Self, Box<dyn User>) {
         let asks = output.is_none() || lines.is_some();
         let (eyes, user): (Eyes, Box<dyn User>) = match output {
@@ -46,12 +47,12 @@ impl Watchers {
                 let controls = lines.as_ref().map(|_| Controls::default());
                 let seat = controls.as_ref().map(|controls| controls.seat(task));
                 if let (Some(controls), Some(lines)) = (&controls, lines) {
-                    controls.listen(lines, modes);
+                    controls.listen(lines, known);
                 }
                 (Eyes::Lines(controls, patience), Box::new(EventLines::new(None, seat, patience)))
             }
             Some(Output::Text) => Self::people(Box::new(Progress::default()), cancel),
-            None => Self::people(Box::new(Terminal::new(patience, modes)), cancel),
+            None => Self::people(Box::new(Terminal::new(patience, known)), cancel),
         };
         (Self { eyes, asks }, user)
     }

@@ -92,11 +92,8 @@ pub(crate) fn changes(before: &[Fragment], now: &[Fragment]) -> Option<String> {
     for gone in before.iter().filter(tells).filter(|fragment| find(now, fragment).is_none()) {
         text.push_str(&format!("\n{} is no longer there.\n", gone.name));
     }
-    (!text.is_empty()).then(|| {
-        format!(
-            "Since this task was last worked on, this has changed. It takes the place of what was said before:\n{text}"
-        )
-    })
+    (!text.is_empty())
+        .then(|| format!("This has changed since it was told. It takes the place of what was said before:\n{text}"))
 }
 
 /// At most `cap` bytes, to the end of a line where one is among their second half.

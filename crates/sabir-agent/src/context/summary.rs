@@ -62,6 +62,7 @@ fn part_words(role: Role, part: &Part, each: usize) -> String {
         Part::Result(CallResult { name, ending, content, .. }) => {
             format!("RESULT of {name} ({}): {}\n", ending_word(*ending), short(content))
         }
+        Part::Image(_) | Part::ImageUrl { .. } if role == Role::User => "USER shows a picture\n".to_owned(),
         _ => String::new(),
     }
 }

@@ -9,7 +9,7 @@ use crate::record::{Answered, Judge, Outcome, Record, Speaker, Verdict};
 use crate::tool::{Access, ToolOutput};
 
 use super::subtask::Begun;
-use super::{Effect, Task, approval};
+use super::{Effect, Task, Words, approval};
 
 /// The result of a completion whose check did not come to its end, or which was shown and not answered.
 const UNCHECKED: &str = "Not completed: this was interrupted. Complete again when the task is done.";
@@ -22,7 +22,7 @@ pub(crate) struct Turn {
     /// What the model is to be told of mistakes that belong to no call.
     feedback: Option<String>,
     /// What was said while the calls were open.
-    said: Vec<(Speaker, String)>,
+    said: Vec<(Speaker, Words)>,
 }
 
 #[derive(Debug)]
@@ -79,8 +79,8 @@ impl Turn {
     pub(super) fn close(&mut self) -> Option<(Vec<Part>, Vec<Part>)> {
         let results: Option<Vec<_>> = self.calls.iter().map(|pending| pending.result().cloned()).collect();
         let mut answers: Vec<_> = results?.into_iter().map(Part::Result).collect();
-        let said = self.said.drain(..).map(|(_, text)| text);
-        answers.extend(self.feedback.take().into_iter().chain(said).map(Part::text));
+        answers.extend(self.feedback.take().map(Part::text));
+        answers.extend(self.said.drain(..).flat_map(|(_, words)| words.parts()));
         Some((std::mem::take(&mut self.parts), answers))
     }
 
@@ -95,8 +95,8 @@ impl Turn {
     }
 
     /// Words that the model is to read with the results.
-    pub(super) fn hear(&mut self, by: Speaker, text: &str) {
-        self.said.push((by, text.to_owned()));
+    pub(super) fn hear(&mut self, by: Speaker, words: Words) {
+        self.said.push((by, words));
     }
 
     /// The calls that the user is asked about, or is to be.
@@ -383,6 +383,8 @@ impl Task {
             _ => Ending::Done,
         };
         output.subtask.into_iter().for_each(|end| self.end_subtask(id, end, effects));
+        let readers = &self.settings.readers;
+        let output = if readers.contains(&call.name) { self.past.unless_seen(&call, output) } else { output };
         let ToolOutput { content, images, .. } = output;
         let result = CallResult { id: call.id, name: call.name, ending, content, images };
         self.keep(Record::Result(result), effects);

@@ -9,13 +9,25 @@ use sabir_call::{Draft, DraftPart, Message, ModelErrorKind, Part, Protocol, Requ
 use super::charge::{Charge, tokens};
 use super::past::message_bytes;
 use super::{Effect, Input, Phase, Task, digest};
-use crate::context::{Context, fragment, summary};
+use crate::context::{Context, Fragment, fragment, summary};
+use crate::event::Question;
 use crate::record::{Answered, Author, Compacted, Record, Shift, Speaker, When, Why};
 
 /// How often a request that was too long is asked again, each time with less.
 const RECOVERIES: u32 = 3;
 /// The share of the context that the last turns may keep, by how often there was too much.
 const KEPT: [usize; 3] = [5, 20, usize::MAX];
+
+/// What becomes of a user's wish to compact the context of a task that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compaction {
+    /// There is nothing that could be left out.
+    Nothing,
+    /// It is done now.
+    Now,
+    /// It is done before the model is asked for its next turn.
+    Later,
+}
 
 /// What fills a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +104,27 @@ impl Task {
         percent(self.past.view.tokens(self.past.bytes()), self.past.view.window())
     }
 
+    /// What would become of [`Input::Compact`] now.
+    pub fn compaction(&self) -> Compaction {
+        match self.phase {
+            Phase::Over | Phase::Ending(..) | Phase::Summarising(_) => Compaction::Nothing,
+            _ if self.cut(Why::Asked).is_none() => Compaction::Nothing,
+            Phase::Paused => Compaction::Now,
+            Phase::Acting if self.is_resting() => Compaction::Now,
+            Phase::Acting | Phase::Asking => Compaction::Later,
+        }
+    }
+
+    /// Whether it is the user's turn.
+    fn is_resting(&self) -> bool {
+        matches!(self.question, Some(Question::Next { .. }))
+    }
+
+    /// Why the model is being asked for a summary, and not for the next turn; `None`: it is not.
+    pub fn summary_is_for(&self) -> Option<Why> {
+        if let Phase::Summarising(why) = self.phase { Some(why) } else { None }
+    }
+
     /// Whether the model is being asked for a summary, and not for the next turn.
     pub fn is_summarising(&self) -> bool {
         matches!(self.phase, Phase::Summarising(_))
@@ -101,7 +134,7 @@ impl Task {
     pub fn preview(&self) -> Option<Preview> {
         let from = self.past.view.from();
         let messages = self.cut(Why::Asked)?;
-        let compacted = self.compaction(Why::Asked, messages, self.digest(messages));
+        let compacted = self.compacted(Why::Asked, messages, self.digest(messages));
         let (before, after, head) = (compacted.before, compacted.after, compacted.head);
         Some(Preview { messages: messages - from, stay: self.history().len() - messages, before, after, head })
     }
@@ -125,6 +158,15 @@ impl Task {
         self.keep(Record::Context(shift), effects);
     }
 
+    /// Has the model told what is different from what it was told, behind all that it has seen.
+    pub(super) fn looked(&mut self, fragments: Vec<Fragment>, effects: &mut Vec<Effect>) {
+        // An answer that has begun was asked for without it.
+        if self.draft == Draft::default() {
+            self.past.view.context.fragments = fragments;
+            self.tell_context(effects);
+        }
+    }
+
     pub(super) fn take_shift(&mut self, shift: &Shift) {
         match shift {
             Shift::Begun { fragments } => {
@@ -133,7 +175,7 @@ impl Task {
             }
             Shift::Changed { fragments, told } => {
                 self.past.view.told = Some(fragments.clone());
-                self.hear(Speaker::Sabir, told);
+                self.hear(Speaker::Sabir, told.as_str().into());
             }
             Shift::Compacted(compacted) => self.take_compaction(compacted),
             Shift::Restored => {
@@ -142,8 +184,8 @@ impl Task {
                 self.past.view.held = true;
             }
             Shift::Moded { told, when, .. } => match when {
-                When::Next => self.hear(Speaker::Sabir, told),
-                When::Later => self.waiting.push(told.clone()),
+                When::Next => self.hear(Speaker::Sabir, told.as_str().into()),
+                When::Later => self.unread.words.push(told.as_str().into()),
             },
         }
     }
@@ -179,6 +221,12 @@ impl Task {
     /// Compacts a context that is as full as it may get. True: something else than the next turn is to be asked first.
     pub(super) fn make_room(&mut self, effects: &mut Vec<Effect>) -> bool {
         let (view, bytes) = (&self.past.view, self.past.bytes());
+        if self.unread.compaction && self.cut(Why::Asked).is_some() {
+            self.phase = Phase::Summarising(Why::Asked);
+            effects.push(Effect::Ask);
+            return true;
+        }
+        self.unread.compaction = false;
         let limit = view.window().map(|window| window.saturating_mul(view.context.threshold.into()) / 100);
         let is_full = limit.is_some_and(|limit| view.tokens(bytes) >= limit);
         if !is_full || view.held || self.cut(Why::Threshold).is_none() {
@@ -201,7 +249,7 @@ impl Task {
             self.phase = Phase::Summarising(Why::Overflow);
             effects.push(Effect::Ask);
         } else {
-            let compacted = self.compaction(Why::Overflow, messages, self.digest(messages));
+            let compacted = self.compacted(Why::Overflow, messages, self.digest(messages));
             self.keep_compaction(compacted, effects);
             self.ask(effects);
         }
@@ -214,7 +262,7 @@ impl Task {
             self.phase = Phase::Summarising(Why::Asked);
             return effects.push(Effect::Ask);
         }
-        let compacted = self.compaction(Why::Asked, messages, self.digest(messages));
+        let compacted = self.compacted(Why::Asked, messages, self.digest(messages));
         self.keep_compaction(compacted, effects);
     }
 
@@ -265,13 +313,35 @@ impl Task {
                 None => (Author::Model, headed(fragment::beginning(written.trim(), summary::CAP))),
                 Some(_) => (Author::Sabir, self.digest(messages)),
             };
-            let compacted = Compacted { by, failure, usage, estimate, cost, ..self.compaction(why, messages, text) };
+            let compacted = Compacted { by, failure, usage, estimate, cost, ..self.compacted(why, messages, text) };
             self.keep_compaction(compacted, effects);
         }
-        if why == Why::Asked {
+        self.go_on_after(why, effects);
+    }
+
+    /// Goes on where the summary came between.
+    fn go_on_after(&mut self, why: Why, effects: &mut Vec<Effect>) {
+        let spoken = std::mem::take(&mut self.unread.spoken);
+        if why != Why::Asked {
+            return self.ask(effects);
+        }
+        if !std::mem::take(&mut self.unread.compaction) {
             self.phase = Phase::Paused;
+        } else if self.is_resting() && !spoken {
+            self.phase = Phase::Acting;
         } else {
+            self.withdraw(effects);
             self.ask(effects);
+        }
+    }
+
+    /// Compacts the context of a task that goes on: now, where it is the user's turn, else before the model's next one.
+    pub(super) fn compact_soon(&mut self, effects: &mut Vec<Effect>) {
+        let when = self.compaction();
+        self.unread.compaction |= when != Compaction::Nothing;
+        if when == Compaction::Now {
+            self.phase = Phase::Summarising(Why::Asked);
+            effects.push(Effect::Ask);
         }
     }
 
@@ -328,7 +398,7 @@ impl Task {
     }
 
     /// The compaction with that summary, by nobody's request.
-    fn compaction(&self, why: Why, messages: usize, summary: String) -> Compacted {
+    fn compacted(&self, why: Why, messages: usize, summary: String) -> Compacted {
         let all = self.history();
         let (gone, stays) = all.split_at_checked(messages).unwrap_or_default();
         let todos = self.todos();
@@ -342,6 +412,7 @@ impl Task {
             digest::words(&self.past.view.words, gone, stays),
             digest::files(gone, &self.settings.readers),
             self.mode_words(),
+            digest::pictures(gone),
             todos,
             summary,
         ];

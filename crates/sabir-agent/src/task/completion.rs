@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::control;
 use crate::event::{Question, Reply};
-use crate::record::{Outcome, Record, Speaker, When};
+use crate::record::{Outcome, When};
 
 use super::cycles::Cycle;
 use super::{Attended, Effect, Task};
@@ -181,7 +181,7 @@ impl Task {
             Reply::No(words) | Reply::Words(words) => words,
             Reply::Leave => return,
         };
-        self.keep(Record::Said { by: Speaker::User, text, when: When::Next }, effects);
+        self.say(text.into(), When::Next, effects);
         self.ask(effects);
     }
 

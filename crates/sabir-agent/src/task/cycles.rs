@@ -107,7 +107,7 @@ impl Task {
         if result.ending == Ending::Interrupted {
             return;
         }
-        let pair = pair(call, result);
+        let pair = pair(call, self.past.meant(call, result));
         if self.settings.pollers.contains(&call.name) {
             self.counts.cycles.note_poll(pair);
         } else {

@@ -20,9 +20,14 @@ pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
     let (mut read, mut changed) = (Vec::new(), Vec::new());
     for call in messages.iter().flat_map(Message::calls) {
         let done = results.get(&call.id).is_some_and(|result| result.ending == Ending::Done);
-        let list = if readers.contains(&call.name) { &mut read } else { &mut changed };
+        let reads = readers.contains(&call.name);
         for path in paths(call).into_iter().filter(|_| done) {
-            list.retain(|known| *known != path);
+            // What was seen before a change is out of date.
+            read.retain(|known| *known != path);
+            if !reads {
+                changed.retain(|known| *known != path);
+            }
+            let list = if reads { &mut read } else { &mut changed };
             list.push(path);
         }
     }
@@ -32,11 +37,26 @@ pub(super) fn files(messages: &[Message], readers: &[String]) -> String {
         let named = paths.split_off(left_out).join(", ");
         if named.is_empty() { String::new() } else { format!("{what}: {named}{more}\n") }
     };
-    let lines = line("Looked at", read) + &line("Changed", changed);
+    let lines = line("Looked at, and not changed by you since", read) + &line("Changed", changed);
     if lines.is_empty() {
         lines
     } else {
         format!("Files so far; read again what you need, it may have changed since:\n{lines}")
+    }
+}
+
+/// That pictures are not seen any more; empty where there were none.
+pub(super) fn pictures(messages: &[Message]) -> String {
+    let count = |part: &Part| match part {
+        Part::Image(_) | Part::ImageUrl { .. } => 1,
+        Part::Result(result) => result.images.len(),
+        _ => 0,
+    };
+    match messages.iter().flat_map(|message| &message.parts).map(count).sum() {
+        0_usize => String::new(),
+        count => format!(
+            "Pictures that were shown so far and are left out here: {count}. Read the file again, or ask the user, where you need one."
+        ),
     }
 }
 
@@ -127,7 +147,7 @@ fn subject(call: &Call) -> String {
 }
 
 /// The files that a call names.
-fn paths(call: &Call) -> Vec<String> {
+pub(super) fn paths(call: &Call) -> Vec<String> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let mut paths: Vec<String> = call.arguments.get("path").and_then(text).into_iter().collect();
     let more = call.arguments.get("more_paths").and_then(Value::as_array);
@@ -183,7 +203,10 @@ mod tests {
     #[test]
     fn files_are_named_once_and_only_where_something_happened() {
         let text = files(&messages(), &["read_file".to_owned()]);
-        assert!(text.ends_with("\nLooked at: b.rs, a.rs\nChanged: c.rs\n"), "{text}");
+        assert!(text.ends_with("\nLooked at, and not changed by you since: b.rs, a.rs\nChanged: c.rs\n"), "{text}");
+        let written = turn("6", "write_to_file", json!({"path": "a.rs", "content": "x"}), Ending::Done, "Written.");
+        let text = files(&[messages(), written.to_vec()].concat(), &["read_file".to_owned()]);
+        assert!(text.ends_with(" since: b.rs\nChanged: c.rs, a.rs\n"), "{text}");
         assert_eq!(files(&[Message::user("x")], &[]), "");
     }
 

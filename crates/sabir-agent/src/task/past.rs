@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use sabir_call::{CallId, History, Message, Part, Role};
 use serde_json::{Map, Value};
 
+use super::again::Readings;
 use super::view::View;
 
 /// What one picture is taken for, in bytes of text; its true size says nothing about its tokens.
@@ -19,6 +20,8 @@ pub(super) struct Past {
     messages: History,
     ids: HashSet<CallId>,
     bytes: usize,
+    /// What calls have read.
+    pub(super) readings: Readings,
     /// What the model sees of it.
     pub(super) view: View,
 }
@@ -31,6 +34,11 @@ impl Past {
 
     pub(super) fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// The messages, not copied.
+    pub(super) fn shared_past(&self) -> History {
+        self.messages.clone()
     }
 
     /// The messages for a request, not copied.
@@ -65,9 +73,8 @@ impl Past {
         self.messages.push(message);
     }
 
-    /// Words for the model, joined to the message that is already waiting for it.
-    pub(super) fn hear(&mut self, text: &str) {
-        let part = Part::text(text);
+    /// Words for the model, or a picture, joined to the message that is already waiting for it.
+    pub(super) fn hear(&mut self, part: Part) {
         self.count(std::slice::from_ref(&part));
         self.view.hear(&part);
         match self.messages.last_mut() {

@@ -42,11 +42,11 @@ impl Task {
 
     /// Takes the words that a task begins with, and the list that a parent gave it.
     pub(super) fn take_start(&mut self, start: &Start) {
-        self.hear(Speaker::User, &start.prompt);
+        self.hear(Speaker::User, start.prompt.as_str().into());
         if let Some(Origin::Subtask { todos: Some(text), .. }) = &start.from
             && let Ok(todos) = Todos::read(text)
         {
-            self.hear(Speaker::User, &format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>"));
+            self.hear(Speaker::User, format!("Your todo list to begin with:\n<todos>\n{text}\n</todos>").into());
             self.listed = Listed { todos, seen: 0 };
         }
     }

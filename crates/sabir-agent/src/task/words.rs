@@ -6,7 +6,7 @@
 //! that is not whole, calls that have not begun, a question. What runs is left to its end, because half of it may have happened;
 //! whoever wants that to stop cancels. Words approve nothing, and only a question for words is answered by them.
 
-use sabir_call::{Draft, Ending, ModelError, ModelErrorKind};
+use sabir_call::{Draft, Ending, Image, ModelError, ModelErrorKind, Part};
 
 use crate::event::Question;
 use crate::record::{Failed, Judge, Record, Speaker, When};
@@ -21,6 +21,28 @@ const OVERTAKEN: &str = "The user said something before this call was made; it w
 
 /// Why there is no answer.
 const GIVEN_UP: &str = "given up for what the user says";
+
+/// What the user says: words, pictures, or both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// The words.
+    pub text: String,
+    /// The pictures, which the model sees before the words.
+    pub images: Vec<Image>,
+}
+
+/// What waits for its moment.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    /// What was said while an answer was written.
+    pub(super) words: Vec<Words>,
+    /// Pictures that go with what is said first when the task goes on.
+    pub(super) images: Vec<Image>,
+    /// Whether the user wants a compaction.
+    pub(super) compaction: bool,
+    /// Whether he has spoken while the model was asked for its summary.
+    pub(super) spoken: bool,
+}
 
 /// Whether somebody can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,27 +68,66 @@ impl Attended {
     }
 }
 
+impl Words {
+    /// Whether nothing is said or shown.
+    pub fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.images.is_empty()
+    }
+
+    /// As the model reads them.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        // What is said must be there, be it nothing: the model is asked because of it.
+        let text = (self.images.is_empty() || !self.text.is_empty()).then(|| Part::text(&self.text));
+        self.images.iter().cloned().map(Part::Image).chain(text).collect()
+    }
+}
+
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Self { text, images: Vec::new() }
+    }
+}
+
+impl From<&str> for Words {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
 impl Task {
-    pub(super) fn said(&mut self, text: String, effects: &mut Vec<Effect>) {
-        let empty = text.trim().is_empty();
+    /// Pictures that go with what is said first when the task begins or goes on.
+    #[must_use]
+    pub fn bringing(mut self, images: Vec<Image>) -> Self {
+        self.unread.images = images;
+        self
+    }
+
+    pub(super) fn said(&mut self, mut words: Words, effects: &mut Vec<Effect>) {
+        if self.phase == Phase::Paused {
+            words.images.append(&mut self.unread.images);
+        }
+        let empty = words.is_empty();
         match self.phase {
             Phase::Paused => {
                 self.lose_answer(effects);
                 if !empty {
-                    self.say(text, When::Next, effects);
+                    self.say(words, When::Next, effects);
                 }
                 self.begin(effects);
             }
             _ if empty => {}
-            Phase::Asking => self.say(text, When::Later, effects),
+            Phase::Asking => self.say(words, When::Later, effects),
             // A summary is asked for with messages of its own: the next turn has not been sent yet.
-            Phase::Summarising(_) => self.say(text, When::Next, effects),
+            Phase::Summarising(_) => {
+                self.unread.spoken = true;
+                self.say(words, When::Next, effects);
+            }
             Phase::Acting => {
                 let asked_for = matches!(self.question, Some(Question::Next { .. }));
                 if asked_for {
                     self.withdraw(effects);
                 }
-                self.say(text, When::Next, effects);
+                self.say(words, When::Next, effects);
                 if asked_for {
                     self.ask(effects);
                 }
@@ -75,18 +136,19 @@ impl Task {
         }
     }
 
-    pub(super) fn steered(&mut self, text: String, effects: &mut Vec<Effect>) {
+    pub(super) fn steered(&mut self, words: Words, effects: &mut Vec<Effect>) {
         match self.phase {
-            _ if text.trim().is_empty() => {}
+            _ if words.is_empty() => {}
             Phase::Asking => {
                 effects.push(Effect::Stop);
                 self.give_up_answer(GIVEN_UP, effects);
-                self.say(text, When::Next, effects);
+                self.say(words, When::Next, effects);
                 self.ask(effects);
             }
             Phase::Summarising(why) => {
                 effects.push(Effect::Stop);
-                self.say(text, When::Next, effects);
+                self.unread.spoken = true;
+                self.say(words, When::Next, effects);
                 let error = ModelError { kind: ModelErrorKind::Broken, message: GIVEN_UP.to_owned() };
                 self.summarised(why, Input::Failed(error), effects);
             }
@@ -97,10 +159,10 @@ impl Task {
                 for (call, _) in open.into_iter().filter(|(_, running)| !running) {
                     self.answer(&call, Ending::Rejected, OVERTAKEN.to_owned(), effects);
                 }
-                self.say(text, When::Next, effects);
+                self.say(words, When::Next, effects);
                 self.advance(effects);
             }
-            _ => self.said(text, effects),
+            _ => self.said(words, effects),
         }
     }
 
@@ -143,7 +205,7 @@ impl Task {
 
     /// Words that waited for an answer which was lost when Sabir was stopped.
     pub(super) fn lose_answer(&mut self, effects: &mut Vec<Effect>) {
-        if !self.waiting.is_empty() {
+        if !self.unread.words.is_empty() {
             self.give_up_answer("lost when Sabir was stopped", effects);
         }
     }
@@ -156,8 +218,8 @@ impl Task {
         self.keep(Record::Failed(Failed { error, message, usage, estimate, cost }), effects);
     }
 
-    fn say(&mut self, text: String, when: When, effects: &mut Vec<Effect>) {
-        self.keep(Record::Said { by: Speaker::User, text, when }, effects);
+    pub(super) fn say(&mut self, Words { text, images }: Words, when: When, effects: &mut Vec<Effect>) {
+        self.keep(Record::Said { by: Speaker::User, text, images, when }, effects);
     }
 
     pub(super) fn withdraw(&mut self, effects: &mut Vec<Effect>) {
@@ -168,19 +230,19 @@ impl Task {
 
     /// Words that the model is to read next: joined to the message that is already waiting for it, or to the results of
     /// the calls that are open.
-    pub(super) fn hear(&mut self, by: Speaker, text: &str) {
+    pub(super) fn hear(&mut self, by: Speaker, words: Words) {
         if let Some(turn) = &mut self.turn {
-            return turn.hear(by, text);
+            return turn.hear(by, words);
         }
-        self.past.hear(text);
+        words.parts().into_iter().for_each(|part| self.past.hear(part));
     }
 
     /// The answer is there, or will not come: what waited for it is read next.
     pub(super) fn hear_waiting(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = std::mem::take(&mut self.unread.words);
         if !waiting.is_empty() {
             self.counts.without_call = 0;
         }
-        waiting.iter().for_each(|text| self.hear(Speaker::User, text));
+        waiting.into_iter().for_each(|words| self.hear(Speaker::User, words));
     }
 }

@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 use sabir_agent::{
     Access, Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Outfit, Record, Reply,
-    Settings, Shift, SubtaskEnd, Task, ToolOutput, Trail, Verdict, control,
+    Settings, Shift, SubtaskEnd, Task, ToolOutput, Trail, Verdict, Words, control,
 };
-use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, ModelError, ModelErrorKind, StopReason, Usage};
+use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, Image, ModelError, ModelErrorKind, StopReason, Usage};
 
 use crate::machine::{Machine, settings, start};
 use crate::modes::{in_mode, outfits};
@@ -16,6 +16,8 @@ use crate::modes::{in_mode, outfits};
 enum Given {
     Begin,
     Said,
+    /// Words or none with a picture, perhaps at once.
+    Showed(bool, bool),
     Text,
     Opened(u32, usize, usize),
     Argument(u32, usize),
@@ -84,6 +86,7 @@ fn given() -> impl Strategy<Value = Given> {
     prop_oneof![
         6 => Just(Given::Begin),
         1 => Just(Given::Said),
+        2 => any::<(bool, bool)>().prop_map(|(speaks, at_once)| Given::Showed(speaks, at_once)),
         2 => Just(Given::Text),
         8 => (index(), 0..IDS.len(), 0..NAMES.len()).prop_map(|(index, id, name)| Given::Opened(index, id, name)),
         6 => (index(), 0..ARGUMENTS.len()).prop_map(|(index, name)| Given::Argument(index, name)),
@@ -149,6 +152,11 @@ fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
     let input = match given {
         Given::Begin => Input::Begin,
         Given::Said => Input::Said("words".to_owned()),
+        Given::Showed(speaks, at_once) => {
+            let image = Image { media_type: "image/png".to_owned(), data: "A".to_owned() };
+            let text = if *speaks { "words".to_owned() } else { String::new() };
+            Input::Showed { words: Words { text, images: vec![image] }, at_once: *at_once }
+        }
         Given::Text => Input::Event(Event::Text { text: "words" }),
         Given::Opened(index, id, name) => {
             let id = IDS.get(*id).copied().filter(|id| *id != "nobody");

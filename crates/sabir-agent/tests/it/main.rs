@@ -9,6 +9,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod again;
 mod any_input;
 mod approval;
 mod completion;
@@ -20,6 +21,7 @@ mod machine;
 mod modes;
 mod order;
 mod policy;
+mod shown;
 mod story;
 mod subtasks;
 mod todos;

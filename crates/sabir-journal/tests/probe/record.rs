@@ -10,5 +10,5 @@ pub(crate) fn record(number: usize) -> Record {
 
 /// Words of the user.
 pub(crate) fn said(text: impl Into<String>) -> Record {
-    Record::Said { by: Speaker::User, text: text.into(), when: When::Next }
+    Record::Said { by: Speaker::User, text: text.into(), images: Vec::new(), when: When::Next }
 }

@@ -147,7 +147,7 @@ impl Scribe {
         self.settle();
         for text in said.into_iter().filter(|text| !text.trim().is_empty()) {
             let by = if text.trim_start().starts_with("<environment_details>") { Speaker::Sabir } else { by };
-            self.push(Record::Said { by, text, when: When::Next });
+            self.push(Record::Said { by, text, images: Vec::new(), when: When::Next });
         }
     }
 

@@ -13,9 +13,13 @@ fn done() -> crate::world::Turn {
     turn("", vec![("attempt_completion", json!({"result": "done"}))])
 }
 
-/// One of many readings of a file: another call each time, since the same over and over is noticed.
-fn read(path: &str, nth: usize) -> crate::world::Turn {
-    turn("I look.", vec![("read_file", json!({"path": path, "end_line": 1000 + nth}))])
+/// One of many files, since the same one is not sent again.
+fn read(nth: usize) -> crate::world::Turn {
+    turn("I look.", vec![("read_file", json!({"path": format!("notes-{nth}.txt")}))])
+}
+
+fn write_notes(world: &World, count: usize, text: &str) {
+    (0..count).for_each(|nth| _ = world.write(&format!("notes-{nth}.txt"), text));
 }
 
 /// The messages of each request, the system prompt among them.
@@ -35,9 +39,9 @@ fn is_summary(request: &sabir_testkit::Recorded) -> bool {
 fn twenty_requests_each_begin_with_the_one_before() {
     for way in [WAYS[1], WAYS[2]] {
         let world = World::new();
-        world.write("notes.txt", "one\n");
+        write_notes(&world, 20, "one\n");
         world.write("AGENTS.md", "Keep to the style.\n");
-        let turns: Vec<_> = (0..20).map(|nth| read("notes.txt", nth)).chain([done()]).collect();
+        let turns: Vec<_> = (0..20).map(read).chain([done()]).collect();
         let provider = world.plays(way, &turns);
         let output = world.run(&provider, way, &["Read."]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -47,7 +51,7 @@ fn twenty_requests_each_begin_with_the_one_before() {
             assert_eq!(pair[1][..pair[0].len()], pair[0][..]);
         }
         let system = system(&provider);
-        for told in ["From AGENTS.md:", "Keep to the style.", "Date: 20", "At the top of the folder", "notes.txt"] {
+        for told in ["From AGENTS.md:", "Keep to the style.", "Date: 20", "At the top of the folder", "notes-0.txt"] {
             assert!(system.contains(told), "{told}: {system}");
         }
     }
@@ -109,14 +113,14 @@ fn a_huge_file_of_instructions_is_cut_and_approves_nothing() {
 #[test]
 fn a_full_context_is_compacted_and_the_task_completes() {
     let world = World::new();
-    world.write("notes.txt", &"a line of notes, long enough to matter\n".repeat(150));
+    write_notes(&world, 16, &"a line of notes, long enough to matter\n".repeat(150));
     world.write("AGENTS.md", "Keep to the style.\n");
     world.configure("context_window = 16000\ncompact_at = 60\n");
     let provider = world.provider(Script::by(|count, request| {
         if is_summary(request) {
             return Reply::text(SUMMARY);
         }
-        WAYS[1].reply(&if count < 16 { read("notes.txt", count) } else { done() }, count + 1)
+        WAYS[1].reply(&if count < 16 { read(count) } else { done() }, count + 1)
     }));
     let output = world.run(&provider, WAYS[1], &["--output", "events", "Read the notes <often> & say so."]);
     assert_eq!(code(&output), 0, "{}", stdout(&output));
@@ -139,13 +143,13 @@ fn a_full_context_is_compacted_and_the_task_completes() {
 #[test]
 fn a_request_that_is_too_long_is_asked_again_with_less() {
     let world = World::new();
-    world.write("notes.txt", &"a line of notes\n".repeat(300));
+    write_notes(&world, 6, &"a line of notes\n".repeat(300));
     let refused = || {
         let body = json!({"error": {"code": "context_length_exceeded", "message": "too long"}}).to_string();
         Reply::text("").but(Trouble::Status { status: 400, headers: Vec::new(), body })
     };
     let provider = world.provider(Script::by(move |count, request| match count {
-        0..6 => WAYS[1].reply(&read("notes.txt", count), count + 1),
+        0..6 => WAYS[1].reply(&read(count), count + 1),
         _ if is_summary(request) => Reply::text(SUMMARY),
         _ if request.body["messages"].as_array().is_some_and(|messages| messages.len() > 8) => refused(),
         _ => WAYS[1].reply(&done(), count + 1),
@@ -156,9 +160,9 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
 
     // One that never takes it is not asked for ever, and the task can go on another day.
     let world = World::new();
-    world.write("notes.txt", &"a line of notes\n".repeat(300));
+    write_notes(&world, 6, &"a line of notes\n".repeat(300));
     let provider = world.provider(Script::by(move |count, _| match count {
-        0..6 => WAYS[1].reply(&read("notes.txt", count), count + 1),
+        0..6 => WAYS[1].reply(&read(count), count + 1),
         _ => refused(),
     }));
     let output = world.run(&provider, WAYS[1], &["Read."]);
@@ -176,9 +180,9 @@ fn a_request_that_is_too_long_is_asked_again_with_less() {
 #[test]
 fn the_command_shows_compacts_and_goes_back() {
     let world = World::new();
-    world.write("notes.txt", &"a line of notes\n".repeat(200));
+    write_notes(&world, 6, &"a line of notes\n".repeat(200));
     world.configure("context_window = 100000\n");
-    let turns: Vec<_> = (0..6).map(|nth| read("notes.txt", nth)).collect();
+    let turns: Vec<_> = (0..6).map(read).collect();
     let provider = world.plays(WAYS[1], &turns);
     let output = world.run(&provider, WAYS[1], &["--max-turns", "6", "Read."]);
     assert_eq!(code(&output), 6, "{}", stderr(&output));
@@ -199,7 +203,10 @@ fn the_command_shows_compacts_and_goes_back() {
     let before = json(&["--preview"]);
     assert_eq!((before["messages"].as_u64(), before["left_out"].as_u64()), (Some(13), Some(0)), "{before}");
     assert!(before["preview"]["after"].as_u64() < before["preview"]["before"].as_u64(), "{before}");
-    assert!(before["preview"]["head"].to_string().contains("Looked at: notes.txt"), "{before}");
+    assert!(
+        before["preview"]["head"].to_string().contains("Looked at, and not changed by you since: notes-0.txt"),
+        "{before}"
+    );
 
     let plain = json(&["--compact", "--plain"]);
     assert_eq!(
@@ -229,4 +236,35 @@ fn the_command_shows_compacts_and_goes_back() {
     let body = provider.requests()[0].body.to_string();
     assert!(body.contains(SUMMARY) && body.contains("Say please."), "{body}");
     assert!(!system(&provider).contains("Say please."), "the beginning stays");
+}
+
+#[test]
+fn what_changes_during_a_task_is_told_once_at_the_end() {
+    let world = World::new();
+    write_notes(&world, 4, "one\n");
+    world.write("AGENTS.md", "Keep to the style.\n");
+    let folder = world.work.path().to_owned();
+    let provider = world.provider(Script::by(move |count, _| {
+        // The user, while the model answers.
+        match count {
+            1 => std::fs::write(folder.join("CLAUDE.md"), "Say please.\n").unwrap(),
+            2 => std::fs::write(folder.join("AGENTS.md"), "Mind the gap.\n").unwrap(),
+            _ => {}
+        }
+        let next = if count < 4 { read(count) } else { done() };
+        WAYS[1].reply(&next, count + 1)
+    }));
+    let output = world.run(&provider, WAYS[1], &["--output", "events", "Go."]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let changed = events(&output).into_iter().filter(|event| event["change"] == "changed").count();
+    let all = messages(&provider);
+    let told = |text: &str| {
+        let holds = |messages: &Vec<Value>| json!(messages[1..]).to_string().matches(text).count();
+        all.iter().map(holds).collect::<Vec<_>>()
+    };
+    assert_eq!(told("From CLAUDE.md:\\nSay please."), [0, 0, 1, 1, 1]);
+    assert_eq!((told("From AGENTS.md:\\nMind the gap."), changed), (vec![0, 0, 0, 1, 1], 2));
+    for pair in all.windows(2) {
+        assert_eq!(pair[1][..pair[0].len()], pair[0][..], "the beginning stays");
+    }
 }

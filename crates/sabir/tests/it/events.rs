@@ -90,7 +90,7 @@ fn records() -> Vec<Record> {
         Record::Answered(Answered { turn: 1, parts, checks, faults, usage, estimate, cost, stop: Some(stop), feedback })
     });
     let said = [(Speaker::User, When::Later), (Speaker::Sabir, When::Next)];
-    let said = said.map(|(by, when)| Record::Said { by, text: text(), when });
+    let said = said.map(|(by, when)| Record::Said { by, text: text(), images: vec![image()], when });
     let verdicts = [(Verdict::Allow, Judge::User), (Verdict::Ask, Judge::Policy), (Verdict::Deny, Judge::Policy)];
     let verdicts = verdicts.map(|(verdict, by)| Record::Judged { call: call.clone(), verdict, by, reason: text() });
     let endings = [Ending::Done, Ending::Failed, Ending::Rejected, Ending::Denied, Ending::Interrupted];

@@ -146,3 +146,129 @@ fn a_user_switches_the_mode() {
         at("The mode is now `plan`") < at("The mode is now `code`") && at("The mode is now `code`") < at("Write b.")
     );
 }
+
+/// Commands are carried out whatever is asked, and say what became of them.
+#[test]
+fn a_user_compacts_and_sees_what_fills_the_context() {
+    let world = World::new();
+    let way = WAYS[1];
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        world.write(name, &"a line of notes\n".repeat(300));
+    }
+    let summary = "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
+    let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
+    let turns = [read("a.txt"), read("b.txt"), read("c.txt"), turn("Read.", vec![]), turn("Again.", vec![])];
+    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let provider = world.provider(Script::by(move |_, request| {
+        let body = request.body.to_string();
+        if body.contains("You summarise the work") {
+            return Reply::text(summary);
+        }
+        let answers = request.body["messages"].as_array().unwrap();
+        let answered = answers.iter().filter(|message| message["role"] == "assistant").count();
+        match () {
+            () if body.contains("Finish.") => way.reply(&done, 9),
+            () if body.contains(summary) => Reply::text("I know it by heart.").in_deltas(4),
+            () => way.reply(&turns[answered.min(4)], answered + 1),
+        }
+    }));
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.say("/compact");
+    talk.wait_for("there is nothing that could be left out of the context");
+    talk.wait_for("Read.");
+    talk.wait_for("> ");
+    talk.say("/context");
+    talk.wait_for("about ");
+    talk.wait_for("results");
+    talk.wait_for("> ");
+    talk.say("/compact");
+    talk.wait_for("the model is asked for a summary of what came before");
+    talk.wait_for("the context was compacted from about ");
+    talk.wait_for("> ");
+    talk.say("And now?");
+    talk.wait_for("I know it by heart.");
+    talk.wait_for("> ");
+    talk.say("Finish.");
+    talk.wait_for("is that right?");
+    // A question about a call stays as it is.
+    talk.say("/context");
+    talk.wait_for("about ");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    let bodies: Vec<_> = provider.requests().iter().map(|request| request.body.to_string()).collect();
+    let compacted = bodies.iter().position(|body| body.contains("You summarise the work")).unwrap();
+    assert!(bodies[compacted + 1].contains(summary) && bodies[compacted + 1].contains("And now?"));
+    assert_eq!(bodies.iter().filter(|body| body.contains("You summarise the work")).count(), 1);
+}
+
+#[test]
+fn a_user_compacts_while_the_model_works() {
+    let world = World::new();
+    let way = WAYS[1];
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        world.write(name, &"a line of notes\n".repeat(300));
+    }
+    let summary = "The files a, b and c hold nothing but lines of notes, and nothing was changed so far.";
+    let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
+    let turns = [read("a.txt"), read("b.txt"), read("c.txt")];
+    let write = turn("", vec![("write_to_file", json!({"path": "d.txt", "content": "d"}))]);
+    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let provider = world.provider(Script::by(move |count, request| {
+        let body = request.body.to_string();
+        match count {
+            0..3 => way.reply(&turns[count], count + 1),
+            3 => way.reply(&write, 4),
+            4 => {
+                assert!(body.contains("You summarise the work"), "{body}");
+                Reply::text(summary)
+            }
+            _ => {
+                assert!(body.contains(summary), "{body}");
+                way.reply(&done, count + 1)
+            }
+        }
+    }));
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("allow it?");
+    talk.say("/compact");
+    talk.wait_for("the context is compacted before the model is asked for its next turn");
+    talk.wait_for("allow it?");
+    talk.say("y");
+    talk.wait_for("the context was compacted from about ");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert_eq!(world.read("d.txt"), "d");
+}
+
+#[test]
+fn a_user_shows_pictures() {
+    let gif = "R0lGODlhAQABAAAAACw=";
+    let world = World::new();
+    std::fs::write(world.work.path().join("my a.gif"), b"GIF89a\x01\0\x01\0\0\0\0,").unwrap();
+    let way = WAYS[1];
+    let done = turn("", vec![("attempt_completion", json!({"result": "It is made."}))]);
+    let provider = world.plays(way, &[turn("Hello.", vec![]), turn("I see.", vec![]), turn("Both.", vec![]), done]);
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("Hello.");
+    talk.wait_for("> ");
+    talk.say("/image none.png");
+    talk.wait_for("the picture none.png cannot be shown");
+    talk.say("/image \"my a.gif\"");
+    talk.wait_for("my a.gif goes with what you say next");
+    talk.say("This one.");
+    talk.wait_for("I see.");
+    talk.wait_for("> ");
+    talk.say("/image \"my a.gif\" And once more.");
+    talk.wait_for("Both.");
+    talk.wait_for("> ");
+    talk.say("Finish.");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    let shown = |at: usize| provider.requests()[at].body.to_string().matches(gif).count();
+    assert_eq!([shown(0), shown(1), shown(2), shown(3)], [0, 1, 2, 2]);
+    let said = provider.requests()[1].body["messages"].as_array().unwrap().last().unwrap().to_string();
+    assert!(said.contains("This one.") && said.contains(gif), "{said}");
+}

@@ -89,3 +89,45 @@ fn outputs_stay_beside_the_journal() {
     let tasks = world.sabir().arg("tasks").output().unwrap();
     assert_eq!(code(&tasks), 0, "{}", stderr(&tasks));
 }
+
+/// A long output can be read in parts by whoever goes on with the task, also where the result that named it was left out.
+#[test]
+fn outputs_outlive_compactions_and_resumes() {
+    use std::os::unix::fs::PermissionsExt;
+    let (world, way) = (World::new(), WAYS[1]);
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        world.write(name, &"a line of notes\n".repeat(600));
+    }
+    let read = |name: &'static str| turn("I read.", vec![("read_file", json!({"path": name}))]);
+    let turns = [
+        turn("I count.", vec![("execute_command", json!({"command": "seq 1 100000"}))]),
+        read("a.txt"),
+        read("b.txt"),
+        read("c.txt"),
+    ];
+    let provider = world.plays(way, &turns);
+    let output = world.run(&provider, way, &["--approve", "all", "--max-turns", "4", "go"]);
+    assert_eq!(code(&output), 6, "{}", stderr(&output));
+    let task = world.only_task();
+    let output = world.sabir().args(["context", &task, "--compact", "--plain"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+
+    let lines = json!({"output": 1, "start_line": 54321, "end_line": 54323});
+    let turns = [
+        turn("Which?", vec![("read_command_output", json!({}))]),
+        turn("Some.", vec![("read_command_output", lines)]),
+        turn("", vec![("attempt_completion", json!({"result": "done"}))]),
+    ];
+    let provider = world.plays(way, &turns);
+    let output = world.sabir_with(&provider).args(["resume", "--output", "text"]).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let last = provider.requests().pop().unwrap().body.to_string();
+    assert!(!last.contains("99999"), "the result itself was left out: {last}");
+    assert!(last.contains("seq 1 100000") && last.contains("54321 | 54321\\n54322 | 54322\\n54323 | 54323"), "{last}");
+
+    let folder = world.home.path().join(".local/share/sabir/tasks").join(format!("{task}.outputs"));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    files.for_each(|file| assert_eq!(mode(&file), 0o600, "{}", file.display()));
+}

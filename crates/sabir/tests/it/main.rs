@@ -9,6 +9,7 @@
     reason = "a test that fails by panicking is doing its work"
 )]
 
+mod again;
 mod approval;
 mod attacks;
 mod bad_input;
@@ -41,6 +42,7 @@ mod lint;
 mod models;
 mod modes;
 mod parse;
+mod pictures;
 mod policy;
 mod recordings;
 mod repairs;

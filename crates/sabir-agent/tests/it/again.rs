@@ -1,0 +1,162 @@
+//! Reading the same again: told once, in full when it matters, and the same after a replay.
+
+use proptest::prelude::*;
+use sabir_agent::{Attended, Author, Bound, Context, Effect, Input, Outcome, Permit, Record, Task, ToolOutput};
+use sabir_call::{CallResult, Part};
+
+use crate::machine::{Machine, settings};
+
+const AGAIN: &str = "[Nothing new: ";
+
+/// A file of that many lines, as a tool shows it; `mark` is in each of them.
+fn lines(mark: &str, range: std::ops::RangeInclusive<usize>) -> String {
+    let lines = range.map(|number| format!("{number:>3} | {mark} and some words to make it long enough"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A call, and what its tool says.
+fn turn(machine: &mut Machine, call: &str, path: &str, said: &str) -> CallResult {
+    machine.answer(&format!("<{call}>\n<path>{path}</path>\n</{call}>"));
+    while let Some(at) = machine.open.iter().position(|effect| matches!(effect, Effect::Weigh(_) | Effect::Run(_))) {
+        match machine.open.remove(at) {
+            Effect::Weigh(call) => {
+                let access = machine.access(&call);
+                machine.step(Input::Weighed(call, access, Bound::default()));
+            }
+            Effect::Run(Permit { call, .. }) => machine.step(Input::Ran(call, ToolOutput::done(said))),
+            _ => unreachable!(),
+        }
+    }
+    let result = machine.records.iter().rev().find_map(|record| match record {
+        Record::Result(result) => Some(result.clone()),
+        _ => None,
+    });
+    result.unwrap()
+}
+
+fn is_told(result: &CallResult) -> bool {
+    result.content.starts_with(AGAIN)
+}
+
+fn again(machine: &Machine) -> Task {
+    Task::replay(machine.records.to_vec(), settings(Attended::No)).unwrap()
+}
+
+#[test]
+fn the_same_is_told_once_and_comes_in_full_for_whoever_insists() {
+    let mut machine = Machine::new(settings(Attended::No));
+    let file = lines("x", 1..=40);
+    let before = turn(&mut machine, "look", "a", &file);
+    assert_eq!(before.content, file);
+    let sent = machine.task.request();
+    let second = turn(&mut machine, "look", "a", &file);
+    assert!(is_told(&second) && second.content.len() < 300, "{}", second.content);
+    assert_eq!(machine.task.request().messages[..sent.messages.len()], sent.messages[..], "the prefix stays");
+    assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "the same call once more insists");
+    assert!(is_told(&turn(&mut machine, "look", "a", &file)));
+    // Another file of the same words is another file.
+    assert_eq!(turn(&mut machine, "look", "b", &file).content, file);
+    assert!(turn(&mut machine, "look", "c", "short").content == "short");
+    assert_eq!(turn(&mut machine, "look", "c", "short").content, "short", "nothing would be saved");
+}
+
+#[test]
+fn what_changed_or_may_have_comes_in_full() {
+    let mut machine = Machine::new(settings(Attended::No));
+    let (old, new) = (lines("old", 1..=40), lines("new", 1..=40));
+    turn(&mut machine, "look", "a", &old);
+    assert_eq!(turn(&mut machine, "look", "a", &new).content, new, "changed by somebody");
+    assert!(is_told(&turn(&mut machine, "look", "a", &old)), "both are seen");
+    turn(&mut machine, "touch", "a", "done");
+    assert_eq!(turn(&mut machine, "look", "a", &new).content, new, "after a change of the task's own");
+    turn(&mut machine, "touch", "b", "done");
+    assert!(is_told(&turn(&mut machine, "look", "a", &new)), "another file was changed");
+    let part = lines("new", 7..=39);
+    assert!(is_told(&turn(&mut machine, "look", "b", &new)) == false);
+    assert!(is_told(&turn(&mut machine, "look", "b", &part)), "some of what was seen");
+    turn(&mut machine, "look", "c", &part);
+    assert_eq!(turn(&mut machine, "look", "c", &new).content, new, "more than was seen");
+    assert_eq!(turn(&mut machine, "touch", "d", &new).content, new);
+    assert_eq!(turn(&mut machine, "touch", "d", &new).content, new, "only what reads is spared");
+}
+
+#[test]
+fn after_a_compaction_it_comes_in_full_and_after_its_undo_it_does_not() {
+    let mut machine = Machine::new(settings(Attended::No));
+    let file = lines("x", 1..=60);
+    turn(&mut machine, "look", "a", &file);
+    for name in ["b", "c", "d", "e"] {
+        turn(&mut machine, "look", name, &lines(name, 1..=60));
+    }
+    machine.step(Input::Cancel);
+    machine.task = again(&machine);
+    machine.open.clear();
+    machine.step(Input::Compact(Author::Sabir));
+    machine.step(Input::Begin);
+    assert_eq!(turn(&mut machine, "look", "a", &file).content, file, "what is not seen is shown");
+    assert!(is_told(&turn(&mut machine, "look", "a", &file)));
+    machine.step(Input::Cancel);
+    machine.task = again(&machine);
+    machine.open.clear();
+    machine.step(Input::Restore);
+    machine.step(Input::Begin);
+    assert!(is_told(&turn(&mut machine, "look", "b", &lines("b", 1..=60))));
+}
+
+#[test]
+fn the_same_call_over_and_over_is_a_cycle_whatever_its_results_say() {
+    let mut machine = Machine::new(settings(Attended::No));
+    let file = lines("x", 1..=40);
+    for _ in 0..9 {
+        if machine.ended().is_some() {
+            break;
+        }
+        turn(&mut machine, "look", "a", &file);
+    }
+    assert_eq!(machine.ended(), Some(Outcome::Unfinished));
+    let said = machine.records.iter().filter(|record| matches!(record, Record::Result(_)));
+    assert_eq!(said.count(), 6, "as if each had come in full");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever reads all that is in the request can say what each file held when it was looked at last.
+    #[test]
+    fn nothing_is_lost_by_it(steps in proptest::collection::vec((0usize..6, 0usize..2), 1..40)) {
+        let mut machine = Machine::new(settings(Attended::No));
+        machine.task = machine.task.within(Context::default());
+        let mut versions = [0usize; 2];
+        for (step, file) in steps {
+            if machine.open != [Effect::Ask] {
+                break;
+            }
+            let (path, shown) = (["a", "b"][file], |version: usize| lines(&format!("v{version}"), 1..=40));
+            match step {
+                0 => versions[file] += 1,
+                1 => {
+                    versions[file] += 1;
+                    turn(&mut machine, "touch", path, "done");
+                }
+                2 => {
+                    machine.step(Input::Cancel);
+                    machine.task = again(&machine);
+                    machine.open.clear();
+                    machine.step(if file == 0 { Input::Compact(Author::Sabir) } else { Input::Restore });
+                    machine.step(Input::Begin);
+                }
+                _ => {
+                    let content = shown(versions[file]);
+                    let result = turn(&mut machine, "look", path, &content);
+                    let messages = machine.task.request().messages;
+                    let results = messages.iter().flat_map(|message| &message.parts);
+                    let seen = results.filter(|part| matches!(part, Part::Result(result) if result.content == content));
+                    prop_assert!(seen.count() > 0, "{}", result.content);
+                }
+            }
+            machine.check_history();
+            let replayed = again(&machine);
+            prop_assert_eq!(replayed.request().messages, machine.task.request().messages);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskId, User};
+use sabir_agent::{Attended, Origin, Outcome, Record, ReplayError, Start, Task, TaskEvent, TaskId, User};
 use sabir_call::Model;
 use sabir_journal::Journal;
 use sabir_model::{Cassette, HttpModel, Renewing};
@@ -305,6 +305,10 @@ fn watch(
         print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
     }
     let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
+    if end.outcome == Outcome::StoreFailed && output == Some(Output::Events) {
+        // No journal holds this one, and whoever reads the lines waits for it all the same.
+        user.show(TaskEvent::Record(&Record::Ended { outcome: end.outcome, message: end.message.clone() }));
+    }
     let completed = end.outcome == Outcome::Completed;
     if matches!(output, None | Some(Output::Text)) {
         print::err(&format!("{}: {}\n", print::counted(end.turns as usize, "turn"), spent::words(&end.totals)));

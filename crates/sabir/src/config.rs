@@ -79,6 +79,9 @@ pub(crate) mod keys;
 mod meaning;
 mod rules;
 
+/// No configuration has more; what has is another file, and would be taken apart for seconds.
+const MAX_BYTES: u64 = 4 << 20;
+
 /// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -371,6 +374,12 @@ fn whole(path: &Path) -> Result<(String, u32), Failure> {
         let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
         return Err(Failure::usage(format!(
             "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
+        )));
+    }
+    if found.len() > MAX_BYTES {
+        let (shown, size, most) = (path.display(), found.len() >> 20, MAX_BYTES >> 20);
+        return Err(Failure::usage(format!(
+            "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
         )));
     }
     let text = text_of(path, std::fs::read(path).map_err(fail)?)?;

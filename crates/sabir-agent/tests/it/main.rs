@@ -18,6 +18,7 @@ mod cycles;
 mod laws;
 mod machine;
 mod order;
+mod panics;
 mod policy;
 mod story;
 mod todos;

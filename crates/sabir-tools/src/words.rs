@@ -10,7 +10,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let broken = "The tool broke down, which is a defect of Sabir and not of the call. Try another way.";
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(broken.to_owned()))
+    // Where the system gives no thread for it, the runtime panics at once.
+    let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
+    let none =
+        "The system allows no more processes and threads, so nothing was done. Stop what runs, or try again later.";
+    let Ok(work) = begun else { return Err(none.to_owned()) };
+    work.await.unwrap_or_else(|_| Err(broken.to_owned()))
 }
 
 /// As [`blocking`], for work that can be told to stop, as it is when the future is dropped.

@@ -63,7 +63,6 @@
 //!
 //! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,12 +85,14 @@ use crate::{modes, repairs};
 pub(crate) use environment::command_environment;
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
 pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
+pub(crate) use text::read_text;
 
 mod environment;
 pub(crate) mod keys;
 mod limits;
 mod meaning;
 mod rules;
+mod text;
 
 /// The file.
 #[derive(Debug, Default, Deserialize)]
@@ -158,11 +159,6 @@ pub(crate) fn glob_fault(glob: &str) -> Option<String> {
     home.or_else(|| meaning::of_path(glob))
 }
 
-/// Reads a text file that the user named.
-pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
-}
-
 impl Config {
     /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
     pub(crate) fn load(named: Option<&Path>) -> Result<Self, Failure> {
@@ -171,7 +167,7 @@ impl Config {
         if named.is_none() && !path.exists() {
             return Ok(Self::default());
         }
-        let (text, mode) = whole(&path)?;
+        let (text, mode) = text::whole(&path)?;
         let mut config = Self::read(&path, &text)?;
         let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
         if (providers.hold_key() || gateway.hold_token() || telemetry.hold_key()) && mode & 0o077 != 0 {
@@ -360,33 +356,9 @@ impl Chosen {
     }
 }
 
-/// The text of the file, and its mode. It is read more than once in the life of a command, and nothing may be waited for.
-fn whole(path: &Path) -> Result<(String, u32), Failure> {
-    let fail = |error| unreadable(path, &error);
-    let found = std::fs::metadata(path).map_err(fail)?;
-    if !found.is_file() && path != Path::new("/dev/null") {
-        let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
-        return Err(Failure::usage(format!(
-            "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
-        )));
-    }
-    let text = text_of(path, std::fs::read(path).map_err(fail)?)?;
-    Ok((text, found.permissions().mode()))
-}
-
 /// The names of edit tools in the file.
 fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
     config.own.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{} cannot be read: {error}", path.display()))
-}
-
-fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
-    let text = String::from_utf8(bytes)
-        .map_err(|error| Failure::usage(format!("{} is no UTF-8 text: {error}", path.display())))?;
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
 }
 
 /// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place. Of values only plain words are said,

@@ -13,10 +13,19 @@ use crate::print;
 /// How many characters of what a panic says are told: enough to know it by, too few for a body.
 const TOLD: usize = 200;
 
+/// What the runtime says where it gets no thread for work that blocks.
+const NO_THREAD: &str = "OS can't spawn worker thread";
+
 /// Shuts this process against others. Where the system refuses, the task goes on as it would have without.
 pub(crate) fn prepare() {
     sabir_workspace::shield();
-    std::panic::set_hook(Box::new(|info| print::err(&told(info))));
+    std::panic::set_hook(Box::new(|info| match info.payload_as_str() {
+        // No bug: whatever needed the thread says what it could not do.
+        Some(words) if words.starts_with(NO_THREAD) => print::err(&print::visible(&format!(
+            "sabir: {words}: the system allows no more processes and threads (`ulimit -u`)\n"
+        ))),
+        _ => print::err(&told(info)),
+    }));
 }
 
 fn told(info: &PanicHookInfo<'_>) -> String {

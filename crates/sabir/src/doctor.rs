@@ -160,7 +160,7 @@ fn system() -> String {
 fn sandbox(config: &Config) -> Result<Sandbox, Failure> {
     let sandbox = sandbox::configured(None, config)?;
     let failed = |error: &dyn std::fmt::Display| Failure::internal(format!("the sandbox cannot be tried: {error}"));
-    let folder = std::env::temp_dir().join(format!("sabir-doctor-{}", uuid::Uuid::now_v7().simple()));
+    let folder = std::env::temp_dir().join(format!("sabir-doctor-{}", crate::task::unique().simple()));
     std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
     let found = Workspace::open(&folder).map(|workspace| sandbox::in_force(&sandbox, &workspace));
     let removed = std::fs::remove_dir(&folder);

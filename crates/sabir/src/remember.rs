@@ -1,5 +1,6 @@
 //! What was found out about a model, written into the configuration file. Comments and order are kept.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::exit::Failure;
 pub(crate) fn protocol(named: Option<&Path>, model: &str, protocol: &str) -> Result<PathBuf, Failure> {
     let path = config::file(named)
         .ok_or_else(|| Failure::usage("there is no home folder to keep a configuration in: use --config FILE"))?;
+    let _alone = alone(&path)?;
     let text = if path.exists() { config::read_text(&path)? } else { String::new() };
     let text = with(&text, model, protocol)
         .map_err(|why| Failure::usage(format!("{} is left as it is: {why}", path.display())))?;
@@ -43,6 +45,16 @@ fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
     Ok(document.to_string())
 }
 
+/// Has a file to itself until what this gives back is dropped: of two processes that read, change and write the same file, one would
+/// lose what the other wrote. The lock is that of its folder, so that none is left behind; a file system without locks has none.
+pub(crate) fn alone(path: &Path) -> Result<File, Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
+    let folder = opened.map_err(|error| Failure::usage(format!("{} cannot be used: {error}", folder.display())))?;
+    _ = folder.lock();
+    Ok(folder)
+}
+
 /// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
 pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -50,7 +62,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     // A link stays a link.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
-    let beside = path.with_extension(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
+    let beside = path.with_extension(format!("{}.tmp", crate::task::unique().simple()));
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     let moved = written.and_then(|()| std::fs::rename(&beside, &path));

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sabir_agent::{
-    Attended, Cancel, Household, Origin, Outcome, Record, ReplayError, Start, SubtaskLimits, Task, TaskId, User, Words,
+    Attended, Cancel, Household, Origin, Outcome, Record, ReplayError, Start, SubtaskLimits, Task, TaskEvent, TaskId,
+    User, Words,
 };
 use sabir_call::Model;
 use sabir_journal::Journal;
@@ -397,6 +398,10 @@ fn watch(
         print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
     }
     let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
+    if end.outcome == Outcome::StoreFailed && output == Some(Output::Events) {
+        // No journal holds this one, and whoever reads the lines waits for it all the same.
+        user.show(TaskEvent::Record(&Record::Ended { outcome: end.outcome, message: end.message.clone() }));
+    }
     let completed = end.outcome == Outcome::Completed;
     if matches!(output, None | Some(Output::Text)) {
         print::err(&format!("{}: {}\n", print::counted(end.turns as usize, "turn"), spent::words(&end.totals)));

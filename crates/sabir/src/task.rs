@@ -1,7 +1,9 @@
 //! Tasks, put together: configuration, model, tools, journal, and whoever watches.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
@@ -16,6 +18,7 @@ use sabir_model::resolve;
 use sabir_tools::{EditTool, EditToolError};
 use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cassette::Told;
 use crate::cli::TaskOptions;
@@ -317,8 +320,8 @@ impl Bench {
         let (trail, modes, workspace) = (task.trail().clone(), &self.modes, &*self.workspace);
         let mut store = modes::Followed { store: store.as_mut(), trail, modes, workspace };
         let (runtime, store, cancel) = (runtime()?, &mut store, self.cancel.clone());
+        listen(&cancel)?;
         let (outcome, message) = runtime.block_on(async {
-            listen(&cancel);
             let max_time = self.max_time;
             let driver = Driver { model, registry: &self.registry, store, user, cancel, max_time };
             let ended = driver.run(task, first.take(), words.take()).await;
@@ -414,7 +417,13 @@ pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
 
 /// A name that no task has.
 pub(crate) fn new_id() -> TaskId {
-    TaskId::new(uuid::Uuid::now_v7().to_string())
+    TaskId::new(unique().to_string())
+}
+
+/// A name that nothing else has, in the order of time. A clock from before 1970 gives no order, and is no reason to break down.
+pub(crate) fn unique() -> uuid::Uuid {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
 /// The outputs and jobs of a task, kept beside its journal in that folder.
@@ -424,7 +433,7 @@ pub(crate) fn jobs(folder: &Path, id: &TaskId) -> Arc<Jobs> {
 
 /// The outputs and jobs of a task that leaves nothing behind.
 pub(crate) fn passing_jobs() -> Arc<Jobs> {
-    let name = format!("sabir-outputs-{}", uuid::Uuid::now_v7().simple());
+    let name = format!("sabir-outputs-{}", unique().simple());
     Arc::new(Jobs::new(std::env::temp_dir().join(name), Lifetime::Passing))
 }
 
@@ -483,27 +492,53 @@ pub(crate) fn find(folder: &Path, name: &str) -> Result<TaskId, Failure> {
     }
 }
 
+/// How many files a task has open at least. The runtime does not survive that it cannot open its own.
+const FILES: usize = 16;
+
 /// What requests and tools run in: one thread.
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let room = (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect::<std::io::Result<Vec<_>>>();
+    let room = room.map_err(|error| {
+        Failure::internal(format!(
+            "a task needs {FILES} more open files than there may be ({error}): raise the limit with `ulimit -n 1024`"
+        ))
+    })?;
+    drop(room);
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))
 }
 
-fn listen(cancel: &Cancel) {
-    use tokio::signal::unix::{SignalKind, signal};
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+/// Cancels the task at the first signal, and ends the process at the second. A thread of its own hears them: the one that works may
+/// be waiting for a disk.
+fn listen(cancel: &Cancel) -> Result<(), Failure> {
+    let ears = runtime()?;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let mut signals: Vec<Signal> = {
+        let _inside = ears.enter();
         // A signal that cannot be listened for keeps its usual effect, which is to end the process.
-        let Ok(mut signals) = signal(kind) else { continue };
-        let cancel = cancel.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            cancel.cancel();
-            signals.recv().await;
-            std::process::exit(i32::from(crate::exit::Exit::Interrupted.code()));
-        });
-    }
+        kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+    };
+    let cancel = cancel.clone();
+    let hear = move || {
+        ears.block_on(any(&mut signals));
+        cancel.cancel();
+        ears.block_on(any(&mut signals));
+        std::process::exit(i32::from(crate::exit::Exit::Interrupted.code()));
+    };
+    let begun = std::thread::Builder::new().name("signals".to_owned()).spawn(hear);
+    begun.map_err(|error| Failure::internal(format!("there is no thread to hear signals: {error}")))?;
+    Ok(())
+}
+
+/// Waits for one of these signals.
+async fn any(signals: &mut [Signal]) {
+    poll_fn(|context| match signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// The folder that a task was begun in, if it is still there.

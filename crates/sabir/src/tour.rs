@@ -63,7 +63,7 @@ pub(crate) fn tour(folder: Option<&Path>) -> Result<Exit, Failure> {
 fn scratch(folder: Option<&Path>) -> Result<PathBuf, Failure> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
-        None => std::env::temp_dir().join(format!("sabir-tour-{}", uuid::Uuid::now_v7().simple())),
+        None => std::env::temp_dir().join(format!("sabir-tour-{}", crate::task::unique().simple())),
     };
     let made = std::fs::create_dir(&folder);
     made.map_err(|error| Failure::usage(format!("the scratch folder {} cannot be made: {error}", folder.display())))?;

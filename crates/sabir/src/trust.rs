@@ -99,6 +99,7 @@ fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {
         print::err("sabir: nothing was changed\n");
         return Ok(Exit::Denied);
     }
+    let _alone = remember::alone(&file()?)?;
     let mut kept = read()?;
     let entry = Entry { sha256: programs.digest(), things: programs.hashes() };
     kept.repositories.insert(programs.top, entry);
@@ -170,6 +171,7 @@ fn list(output: Whole) -> Result<Exit, Failure> {
 
 /// Takes back the trust in the repository of a folder; one that is gone is named by the path that `--list` shows.
 fn revoke(folder: &Path) -> Result<Exit, Failure> {
+    let _alone = remember::alone(&file()?)?;
     let mut kept = read()?;
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let trusted = real.ancestors().find(|folder| kept.repositories.contains_key(*folder)).map(Path::to_owned);

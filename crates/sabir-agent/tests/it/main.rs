@@ -20,6 +20,7 @@ mod laws;
 mod machine;
 mod modes;
 mod order;
+mod panics;
 mod policy;
 mod shown;
 mod story;

@@ -63,7 +63,7 @@ impl Model for Looking {
     }
 }
 
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl User for Nobody {
     fn show(&mut self, _event: TaskEvent<'_>) {}
@@ -73,7 +73,7 @@ impl User for Nobody {
     }
 }
 
-struct Lost;
+pub(crate) struct Lost;
 
 impl Store for Lost {
     fn append(&mut self, _: &Record) -> Result<(), StoreError> {

@@ -295,10 +295,14 @@ async fn what_is_no_answer_is_said_to_be_none() {
         assert_eq!((outcome.error().kind, outcome.requests), (ModelErrorKind::Key, 1), "an error with status 200");
         // Without a content type, and not streamed although a stream was asked for.
         if let Ok(stream) = String::from_utf8(good().stream(wire, sabir_wire::Head::default())) {
-            check_good(&ask(wire, body(None, &stream)).await);
+            let outcome = ask(wire, body(None, &stream)).await;
+            check_good(&outcome);
+            assert_eq!(outcome.requests, 1, "it is not asked for, and paid for, twice");
         }
         let whole = String::from_utf8(good().whole(wire, &sabir_wire::Head::default())).unwrap();
-        check_good(&ask(wire, body(Some("application/json"), &whole)).await);
+        let outcome = ask(wire, body(Some("application/json"), &whole)).await;
+        check_good(&outcome);
+        assert_eq!(outcome.requests, 1);
     }
 }
 

@@ -29,7 +29,7 @@ fn wanted(question: &str) -> String {
 }
 
 /// A model that does what it is asked, natively; or in words of the hermes dialect.
-fn obedient(leaks: bool) -> Script {
+pub(crate) fn obedient(leaks: bool) -> Script {
     Script::by(move |_, request| {
         let question = asked(&request.body);
         if question.contains("Count from") {

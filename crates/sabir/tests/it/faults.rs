@@ -1,4 +1,14 @@
-//! What a task does when a provider misbehaves. `sabir-model`'s tests hold the table of all such faults.
+//! What a task does when a provider misbehaves, and in the folder of this name when the machine does. `faults/held.md` is the list of
+//! all faults with the tests that hold them, here and in the other crates.
+
+mod clocks;
+mod disk;
+mod held;
+mod preload;
+mod processes;
+mod signals;
+mod state;
+mod together;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -89,6 +99,30 @@ fn a_history_that_is_too_long_ends_the_task_once_and_it_can_be_resumed() {
     let id = world.only_task();
     let resumed = world.sabir_with(&provider).args(["resume", "--output", "text", &id]).output().unwrap();
     assert_eq!(code(&resumed), 0, "{}", stderr(&resumed));
+}
+
+/// The same said in the middle of a stream, where other errors are worth another try.
+#[test]
+fn a_history_that_is_too_long_in_the_words_of_a_stream_is_asked_again_with_less() {
+    let world = World::new();
+    (0..6).for_each(|nth| _ = world.write(&format!("n{nth}.txt"), &"a line of notes\n".repeat(300)));
+    let too_long =
+        Trouble::Error { code: "context_length_exceeded".into(), message: "The prompt exceeds the context".into() };
+    let provider = world.provider(Script::by(move |count, request| match count {
+        0..6 => NATIVE.reply(&turn("", vec![("read_file", json!({"path": format!("n{count}.txt")}))]), count + 1),
+        _ if request.body.to_string().contains("You summarise the work") => Reply::text("Notes were read."),
+        _ if request.body["messages"].as_array().is_some_and(|messages| messages.len() > 8) => {
+            Reply::text("I").but(too_long.clone())
+        }
+        _ => NATIVE.reply(&done(), count + 1),
+    }));
+    let output = world.run(&provider, NATIVE, &["--output", "events", "read"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let compacted = of_kind(&output, "context").iter().filter(|event| event["change"] == "compacted").count();
+    assert_eq!(compacted, 1);
+    let requests = provider.requests();
+    let bodies: Vec<_> = requests.iter().map(|request| request.body.to_string()).collect();
+    assert!(bodies.iter().all(|body| bodies.iter().filter(|other| *other == body).count() == 1), "none is sent twice");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use sabir_testkit::{Reply, Script, ScriptedProvider, Trouble};
 use serde_json::{Value, json};
 
 use crate::events::checked;
-use crate::world::{Turn, WAYS, Way, World, code, events, stderr, turn};
+use crate::world::{Turn, WAYS, Way, World, code, events, stderr, stdout, turn};
 
 const NATIVE: Way = WAYS[1];
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -389,7 +389,11 @@ fn a_journal_that_cannot_be_written_ends_the_task() {
     command.env_clear().envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
     let output = command.current_dir(world.work.path()).args(["-c", &line]).output().unwrap();
     assert_eq!(code(&output), 1, "{}", stderr(&output));
-    let last = events(&output).pop().unwrap();
-    assert!(last["kind"] != "ended" && last["kind"] != "answered", "{last}");
+    let events = events(&output);
+    let last = events.last().unwrap();
+    assert_eq!((&last["kind"], &last["outcome"]), (&json!("ended"), &json!("store_failed")), "{last}");
+    assert!(events.iter().all(|event| event["kind"] != "answered"), "{events:?}");
+    let log = world.sabir().args(["log", "--output", "events", &world.only_task()]).output().unwrap();
+    assert!(!stdout(&log).contains("\"ended\""), "what could not be kept is in no journal: {}", stdout(&log));
     assert!(!world.work.path().join("one").exists());
 }

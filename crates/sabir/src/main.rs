@@ -31,6 +31,7 @@ mod kept;
 mod keys;
 mod lines;
 mod lint;
+mod looked;
 mod models;
 mod modes;
 mod moved;

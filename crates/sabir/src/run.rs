@@ -19,12 +19,13 @@ use crate::config::{self, Chosen, Config};
 use crate::controls::Lines;
 use crate::exit::{Exit, Failure};
 use crate::family::{self, Family};
+use crate::looked::Looked;
 use crate::modes::{Begun, Routed};
 use crate::pictures::Sight;
 use crate::task::{self, Bench, Means, Open, Plan};
 use crate::typed::Known;
 use crate::watchers::Watchers;
-use crate::{controls, modes, print, sandbox, spent, telemetry, typed};
+use crate::{controls, modes, print, spent, telemetry, typed};
 
 /// How a task is shown, and to whom.
 type Watcher = (Option<Output>, Box<dyn User>);
@@ -391,13 +392,13 @@ fn watch(
     (output, mut user): Watcher,
 ) -> Result<Exit, Failure> {
     let id = open.task.start().task.clone();
-    let (sandbox, workspace) = (&bench.means.sandbox, &bench.workspace);
-    let found = sandbox::in_force(sandbox, workspace);
-    print::err(&print::visible(&format!("sabir: {}\n", sandbox::words(sandbox, &found))));
     if bench.means.keeper.is_none() {
         print::err("sabir: checkpoints are off: `sabir undo` cannot go back on what this task changes\n");
     }
-    let end = bench.drive(open, model, &mut Taped { user: user.as_mut(), tape: &mut tape })?;
+    let mut looked = Looked::begin(user.as_mut(), &bench.means.sandbox, &bench.workspace);
+    let end = bench.drive(open, model, &mut Taped { user: &mut looked, tape: &mut tape });
+    looked.say();
+    let end = end?;
     if end.outcome == Outcome::StoreFailed && output == Some(Output::Events) {
         // No journal holds this one, and whoever reads the lines waits for it all the same.
         user.show(TaskEvent::Record(&Record::Ended { outcome: end.outcome, message: end.message.clone() }));

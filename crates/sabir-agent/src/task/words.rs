@@ -153,10 +153,13 @@ impl Task {
                 self.summarised(why, Input::Failed(error), effects);
             }
             Phase::Acting if self.turn.is_some() => {
+                // A completion that is shown may have run its check; nothing of it is under way.
+                let asked = self.question.as_ref().and_then(Question::call).cloned();
                 self.withdraw(effects);
                 self.give_up_subtasks(effects);
                 let open = self.turn.as_ref().map(Turn::unanswered).unwrap_or_default();
-                for (call, _) in open.into_iter().filter(|(_, running)| !running) {
+                for (call, _) in open.into_iter().filter(|(call, running)| !running || asked.as_ref() == Some(&call.id))
+                {
                     self.answer(&call, Ending::Rejected, OVERTAKEN.to_owned(), effects);
                 }
                 self.say(words, When::Next, effects);

@@ -229,3 +229,14 @@ fn what_the_gates_refuse_is_no_refused_completion() {
     }
     assert_eq!(machine.ended(), None, "it is a mistake, and there may be six of them");
 }
+
+#[test]
+fn steering_gives_up_a_completion_that_was_checked_and_is_shown() {
+    let mut machine = Machine::new(checked(Attended::Yes));
+    machine.answer(DONE);
+    check(&mut machine, ToolOutput::done("all is well"));
+    assert!(matches!(machine.open.as_slice(), [Effect::Question(Question::Completion { .. })]), "{:?}", machine.open);
+    machine.step(Input::Steered("And the docs?".to_owned()));
+    assert_eq!(machine.results(), ["attempt_completion rejected"]);
+    assert_eq!(machine.open, [Effect::Ask], "the task goes on");
+}

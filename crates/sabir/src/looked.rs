@@ -24,11 +24,16 @@ pub(crate) struct Looked<'a> {
 impl<'a> Looked<'a> {
     pub(crate) fn begin(user: &'a mut dyn User, sandbox: &Sandbox, workspace: &Arc<Workspace>) -> Self {
         let (sandbox, workspace) = (sandbox.clone(), Arc::clone(workspace));
-        let look = std::thread::spawn(move || {
+        let look = std::thread::Builder::new().spawn(move || {
             let found = sandbox::in_force(&sandbox, &workspace);
             print::visible(&format!("sabir: {}\n", sandbox::words(&sandbox, &found)))
         });
-        Self { user, look: Some(look) }
+        if let Err(error) = &look {
+            print::err(&format!(
+                "sabir: it is not known whether commands can run in their sandbox: no thread is to be had ({error})\n"
+            ));
+        }
+        Self { user, look: look.ok() }
     }
 
     /// Says it, if it has not been said.

@@ -338,6 +338,49 @@ fn a_mode_delegates_no_more_than_it_allows() {
 }
 
 /// How a journal was hurt in the crash.
+/// The mode counts that a task is in when it delegates, not the one that it was begun in.
+#[test]
+fn a_mode_that_was_switched_delegates_no_more_than_it_allows() {
+    let world = World::new();
+    let provider = family(&world, |who, results, _| match (who, results) {
+        ("root", 0) => say(&turn("", vec![("switch_mode", json!({"mode": "plan", "reason": "to look first"}))]), 0),
+        ("root", 1) => say(&turn("", vec![("new_task", json!({"message": "child", "mode": "code"}))]), 1),
+        ("root", _) => say(&done("no"), results),
+        (who, _) => panic!("{who} was begun"),
+    });
+    let output = run(&world, &provider, &["--approve", "all"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let (root, _) = journals(&world);
+    let (ending, content) = result(&log(&world, &root));
+    assert_eq!(ending, "failed");
+    assert!(content.contains("The mode `plan` may not hand work to the mode `code`"), "{content}");
+}
+
+/// A mode that changes nothing itself has subtasks without being asked, which do the work; they stay in their modes.
+#[test]
+fn an_orchestrator_has_subtasks() {
+    let world = World::new();
+    let provider = family(&world, |who, results, request| {
+        let tools = request.body["tools"].to_string();
+        match (who, results) {
+            ("root", 0) => {
+                assert!(tools.contains("new_task") && !tools.contains("write_to_file"), "{tools}");
+                say(&turn("", vec![("new_task", json!({"message": "child", "mode": "code"}))]), 0)
+            }
+            ("child", 0) => {
+                assert!(tools.contains("write_to_file") && !tools.contains("switch_mode"), "{tools}");
+                say(&write("a.txt"), 0)
+            }
+            _ => say(&done("made"), results),
+        }
+    });
+    let mut command = world.sabir_with(&provider);
+    command.args(["run", "--model", NATIVE.model(), "--mode", "orchestrator", "--approve", "edits", "root"]);
+    let output = command.output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(world.read("a.txt"), "1");
+}
+
 fn tear(world: &World, task: &str) {
     let path = world.home.path().join(format!(".local/share/sabir/tasks/{task}.journal"));
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();

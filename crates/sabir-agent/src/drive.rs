@@ -17,10 +17,11 @@ use tokio::time::Instant;
 
 use crate::control;
 use crate::event::{Moment, Question, Reply, TaskEvent};
+use crate::heard::{Aside, Heard};
 use crate::permit::{Bound, Permit};
-use crate::record::{Author, Outcome, Record, Store, Why};
+use crate::record::{Outcome, Record, Store, Why};
 use crate::subtask::Purse;
-use crate::task::{Compaction, Effect, Filling, Input, Task, Words};
+use crate::task::{Effect, Input, Task};
 use crate::tool::{Access, Registry, Tool, ToolOutput};
 
 /// Whoever watches a task and is asked.
@@ -41,45 +42,8 @@ pub trait User: Send {
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 }
 
-/// What a user says unasked, or in answer to a question whose call it names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// Words that wait for their turn: [`Input::Said`].
-    Said(String),
-    /// Words that do not: [`Input::Steered`].
-    Steered(String),
-    /// Words with pictures: [`Input::Showed`].
-    Showed {
-        /// What is said and shown.
-        words: Words,
-        /// Whether they do not wait for their turn.
-        at_once: bool,
-    },
-    /// The context is to be compacted: [`Input::Compact`].
-    Compact,
-    /// What fills the context is to be told.
-    Filling,
-    /// The answer to the question about that call. It changes nothing if that question is not open.
-    Replied(CallId, Reply),
-    /// Another mode, by its name: [`Input::Moded`].
-    Moded(String),
-    /// Nobody can be asked any more: [`Input::Left`].
-    Left,
-    /// The task is to end: [`Input::Cancel`].
-    Cancelled,
-}
-
 /// How long a subtask may take to end when its task does.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What is told to a user who asked for it, and to nobody else.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Aside<'a> {
-    /// What fills the context.
-    Filling(&'a Filling),
-    /// What becomes of the compaction that he wants.
-    Compaction(Compaction),
-}
 
 /// Ends a task from outside. Clones cancel the same task.
 #[derive(Debug, Clone, Default)]
@@ -214,33 +178,43 @@ impl Driver<'_> {
                     Effect::Finish(outcome, message) => return (outcome, message),
                 }
             }
-            let input = match self.wait(&mut tools, &mut outputs.1, open.as_mut(), &mut outside).await {
-                Happening::Output(call, text) => {
-                    self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
-                    continue;
-                }
-                Happening::Ran(call, output) => {
-                    self.show_rest(&mut outputs.1);
-                    Input::Ran(call, *output)
-                }
-                Happening::Replied(reply) => {
-                    open = None;
-                    Input::Replied(reply)
-                }
-                Happening::Heard(Heard::Replied(call, reply)) => {
-                    // It may have been withdrawn while the answer was on its way.
-                    let Some(_) = open.take_if(|open| open.question.call() == Some(&call)) else { continue };
-                    Input::Replied(reply)
-                }
-                Happening::Heard(heard) => {
-                    let Some(input) = heard.put(task, self.user) else { continue };
-                    input
-                }
-                Happening::Cancelled => Input::Cancel,
-                Happening::Expired => Input::Expired,
-            };
-            queue.extend(task.step(input));
+            let happening = self.wait(&mut tools, &mut outputs.1, open.as_mut(), &mut outside).await;
+            if let Some(input) = self.taken(happening, task, &mut open, &mut outputs.1) {
+                queue.extend(task.step(input));
+            }
         }
+    }
+
+    /// What happened, as the task is told it; `None`: it is not.
+    fn taken(
+        &mut self,
+        happening: Happening,
+        task: &Task,
+        open: &mut Option<Open>,
+        outputs: &mut mpsc::Receiver<(CallId, String)>,
+    ) -> Option<Input<'static>> {
+        Some(match happening {
+            Happening::Output(call, text) => {
+                self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
+                return None;
+            }
+            Happening::Ran(call, output) => {
+                self.show_rest(outputs);
+                Input::Ran(call, *output)
+            }
+            Happening::Replied(reply) => {
+                *open = None;
+                Input::Replied(reply)
+            }
+            Happening::Heard(Heard::Replied(call, reply)) => {
+                // It may have been withdrawn while the answer was on its way.
+                open.take_if(|open| open.question.call() == Some(&call))?;
+                Input::Replied(reply)
+            }
+            Happening::Heard(heard) => return heard.put(task, self.user),
+            Happening::Cancelled => Input::Cancel,
+            Happening::Expired => Input::Expired,
+        })
     }
 
     /// Asks the model. What the user says meanwhile is kept at once; only what gives up the answer ends it.
@@ -383,38 +357,6 @@ impl Driver<'_> {
     fn show_rest(&mut self, outputs: &mut mpsc::Receiver<(CallId, String)>) {
         while let Ok((call, text)) = outputs.try_recv() {
             self.user.show(TaskEvent::Moment(Moment::Output { call: &call, text: &text }));
-        }
-    }
-}
-
-impl Heard {
-    /// What it is to the task; `None`: nothing but a question about it. The user is told what he asked for.
-    fn put(self, task: &Task, user: &mut dyn User) -> Option<Input<'static>> {
-        self.tell(task, user);
-        Some(match self {
-            Self::Filling => return None,
-            Self::Compact => Input::Compact(Author::Model),
-            Self::Said(text) => Input::Said(text),
-            Self::Steered(text) => Input::Steered(text),
-            Self::Showed { words, at_once } => Input::Showed { words, at_once },
-            Self::Replied(_, reply) => Input::Replied(reply),
-            Self::Moded(mode) => Input::Moded(mode),
-            Self::Left => Input::Left,
-            Self::Cancelled => Input::Cancel,
-        })
-    }
-
-    /// Whether it gives up the answer that is being written.
-    fn gives_up(&self) -> bool {
-        matches!(self, Self::Steered(_) | Self::Showed { at_once: true, .. } | Self::Cancelled)
-    }
-
-    /// Tells the user what he asked for.
-    fn tell(&self, task: &Task, user: &mut dyn User) {
-        match self {
-            Self::Filling => user.tell(Aside::Filling(&task.filling())),
-            Self::Compact => user.tell(Aside::Compaction(task.compaction())),
-            _ => {}
         }
     }
 }

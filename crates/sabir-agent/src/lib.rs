@@ -35,6 +35,7 @@ mod context;
 pub mod control;
 mod drive;
 mod event;
+mod heard;
 mod mode;
 mod permit;
 pub mod policy;
@@ -47,8 +48,9 @@ mod trail;
 pub use context::{
     Context, Fragment, FragmentKind, InstructionFile, Instructions, Listing, Place, Surroundings, THRESHOLD,
 };
-pub use drive::{Aside, Cancel, Driver, Heard, User};
+pub use drive::{Cancel, Driver, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
+pub use heard::{Aside, Heard};
 pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
 pub use policy::{Facts, Judgement, RuleError, Rules};

@@ -354,39 +354,9 @@ impl Task {
         match record {
             Record::Started(start) => self.take_start(start),
             Record::Said { by, text, images, when } => {
-                match by {
-                    Speaker::User => {
-                        self.counts.hear_user();
-                        self.past.view.words.extend(Some(text.clone()).filter(|text| !text.trim().is_empty()));
-                    }
-                    Speaker::Sabir => self.counts.cycles.note_told(),
-                }
-                let words = Words { text: text.clone(), images: images.clone() };
-                match when {
-                    When::Next => self.hear(*by, words),
-                    When::Later => self.unread.words.push(words),
-                }
+                self.take_said(*by, Words { text: text.clone(), images: images.clone() }, *when);
             }
-            Record::Answered(answered) => {
-                self.counts.turns = self.counts.turns.saturating_add(1);
-                self.counts.failures = 0;
-                self.note_mistakes(answered);
-                self.take_charge(Charge::of(answered));
-                self.note_filling(answered);
-                self.stop = answered.stop;
-                self.draft = Draft::default();
-                match Turn::open(answered) {
-                    Some(turn) => {
-                        self.counts.without_call = 0;
-                        self.turn = Some(turn);
-                    }
-                    None => {
-                        self.counts.without_call = self.counts.without_call.saturating_add(1);
-                        self.past.push(Role::Assistant, answered.parts.clone());
-                    }
-                }
-                self.hear_waiting();
-            }
+            Record::Answered(answered) => self.take_answer(answered),
             Record::Failed(failed) => {
                 self.take_charge(Charge::of_failed(failed));
                 self.counts.failures = self.counts.failures.saturating_add(1);
@@ -489,7 +459,7 @@ impl Task {
         let draft = std::mem::take(&mut self.draft);
         let answered = self.judge_answer(draft);
         let feedback = answered.feedback.clone();
-        let (has_calls, spoken_to) = (!answered.checks.is_empty(), !self.unread.words.is_empty());
+        let (has_calls, spoken_to) = (!answered.checks.is_empty(), self.is_spoken_to());
         self.keep(Record::Answered(answered), effects);
         if has_calls {
             self.advance(effects);

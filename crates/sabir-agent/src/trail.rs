@@ -42,7 +42,8 @@ impl Trail {
             }
             Record::Answered(answered) => {
                 let calls = answered.parts.iter().filter_map(|part| match part {
-                    Part::Call(call) if call.name == control::SWITCH => Some(call),
+                    // Other programs name it otherwise: what they switched to is no mode of ours.
+                    Part::Call(call) if call.name == control::SWITCH && !control::wanted(call).is_empty() => Some(call),
                     _ => None,
                 });
                 self.asked = calls.map(|call| (call.id.clone(), control::wanted(call).to_owned())).collect();
@@ -73,5 +74,33 @@ impl Trail {
         }
         (self.mode, self.switched) = (Some(mode), true);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_call::{Call, CallId, CallResult};
+    use serde_json::json;
+
+    use super::*;
+    use crate::record::Answered;
+
+    #[test]
+    fn only_a_call_that_names_a_mode_switches() {
+        let check = |arguments: serde_json::Value, ending: Ending, expected: &str| {
+            let id = CallId::new("a");
+            let arguments = arguments.as_object().cloned().unwrap();
+            let name = control::SWITCH.to_owned();
+            let call = Part::Call(Call { id: id.clone(), name: name.clone(), arguments, dialect: None });
+            let answered = json!({"turn": 1, "parts": [], "checks": [], "faults": [], "usage": {}, "stop": null, "feedback": null});
+            let answered = Answered { parts: vec![call], ..serde_json::from_value(answered).unwrap() };
+            let result = CallResult { id, name, ending, content: String::new(), images: Vec::new() };
+            let trail = Trail::of(&[Record::Answered(answered), Record::Result(result)]);
+            assert_eq!(trail.mode(), expected);
+        };
+        check(json!({"mode": "plan", "reason": "x"}), Ending::Done, "plan");
+        check(json!({"mode": "plan", "reason": "x"}), Ending::Denied, "code");
+        check(json!({"mode_slug": "architect", "reason": "x"}), Ending::Done, "code");
+        check(json!({"mode": " "}), Ending::Done, "code");
     }
 }

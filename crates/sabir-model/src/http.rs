@@ -4,15 +4,12 @@
 //! own: to connect; from sending to the first byte of the answer; between two pieces of the body; and between two events,
 //! so that pings alone do not keep a dead answer alive.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use sabir_call::dialect::{dialect, dialects};
-use sabir_call::{
-    Answer, Cut, Event, Model, ModelError, ModelErrorKind, Part, Protocol, Request, Sink, render_request,
-};
+use sabir_call::{Answer, Cut, Event, Model, ModelError, ModelErrorKind, Protocol, Request, Sink, render_request};
 use sabir_wire::{BodyForm, Close, Decoder, Form};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,10 +24,12 @@ use crate::retry::{Patience, Retries, Retry};
 use crate::transport::{Body, Loss, LossKind, Post, Response, Transport};
 
 mod manner;
+mod stale;
 mod taped;
 mod written;
 
 pub use manner::{Callers, Reads};
+use stale::{fresh, has_opaque};
 use taped::Output;
 use written::{Manner, Written};
 
@@ -458,32 +457,9 @@ fn endless(said: usize, bytes: usize) -> Result<(), Loss> {
     Err(Loss::new(LossKind::Broken, words))
 }
 
-/// The request without state that the provider does not take back.
-fn fresh<'a>(request: &'a Request, patience: &Patience) -> Cow<'a, Request> {
-    let stale = patience.stale();
-    if stale == 0 {
-        return Cow::Borrowed(request);
-    }
-    let mut fresh = request.clone();
-    for message in fresh.messages.iter_mut().take(stale) {
-        message.parts.retain(|part| !matches!(part, Part::Opaque(_)));
-        for part in &mut message.parts {
-            if let Part::Thought { opaque, .. } = part {
-                *opaque = None;
-            }
-        }
-    }
-    Cow::Owned(fresh)
-}
-
 /// What the waits between attempts follow from: the same request waits alike.
 fn seed(body: &[u8]) -> u64 {
     body.iter().fold(0, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(*byte)))
-}
-
-fn has_opaque(request: &Request) -> bool {
-    let opaque = |part: &Part| matches!(part, Part::Opaque(_) | Part::Thought { opaque: Some(_), .. });
-    request.messages.iter().any(|message| message.parts.iter().any(opaque))
 }
 
 /// A failure that sending again cannot mend.

@@ -303,8 +303,11 @@ fn heard(line: Line, known: &Known, open: &mut Option<Open>) -> Result<Heard, St
                 (false, at_once) => Heard::Showed { words, at_once },
             });
         }
-        // A question that it makes another one of is asked anew.
-        Line::Mode { mode } => return Ok(Heard::Moded(mode)),
+        Line::Mode { mode } => {
+            // What is asked about is judged anew, and asked once more if it has to be: nothing is approved before that.
+            open.take_if(|open| open.approval);
+            return Ok(Heard::Moded(mode));
+        }
         Line::Cancel { .. } => {
             *open = None;
             return Ok(Heard::Cancelled);

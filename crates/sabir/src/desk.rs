@@ -147,6 +147,11 @@ impl Held {
 
 impl Member {
     async fn asked(&mut self, question: &Question) -> Reply {
+        if self.asking.is_none() {
+            // What was shown meanwhile did not end the question: it is drawn once more.
+            self.asking = Some(false);
+            self.desk.turns().line.push_back(self.number);
+        }
         self.desk.turn(self.number).await;
         self.desk.turns().stands = true;
         let mut audience = self.desk.0.audience.lock().await;

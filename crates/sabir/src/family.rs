@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use sabir_agent::control::{Delegation, SUBTASK, SWITCH};
 use sabir_agent::{
-    Child, Completed, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent, TaskId,
+    Child, Completed, Group, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent,
+    TaskId, Trail,
 };
 use sabir_call::{CallId, Part};
 use sabir_journal::{Journal, JournalError};
@@ -67,14 +68,20 @@ impl Family {
             require_todos: self.options.ends.require_todos,
             ..EndFlags::default()
         };
-        TaskOptions { mode: Some(mode.name.clone()), ends, model: Some(self.model.clone()), ..self.options.clone() }
+        // The model that the user named is that of all, else each mode has its own.
+        let own = modes::model_of(&self.config, &mode.name).filter(|_| self.options.model.is_none());
+        let model = Some(own.unwrap_or(&self.model).to_owned());
+        TaskOptions { mode: Some(mode.name.clone()), ends, model, ..self.options.clone() }
     }
 }
 
 impl Household for Children {
     fn child(&self, call: &CallId, delegation: &Delegation, left: Limits) -> Result<Opened, String> {
         let id = self.parent.child(call);
-        let mode = self.delegated(delegation).map_err(|failure| failure.message)?;
+        let mode = self.delegated(delegation).map_err(|failure| failure.message);
+        if mode.is_err() && !self.has_journal(&id) {
+            return Err(mode.err().unwrap_or_default());
+        }
         let (journal, records) = self.journal(&id)?;
         match records.first() {
             Some(Record::Started(start)) if !self.begun(start, call) => {
@@ -84,7 +91,7 @@ impl Household for Children {
                 Some(completed) => Ok(Opened::Completed(completed)),
                 None => self.again((journal, records), left),
             },
-            _ => self.begin(&id, (call, delegation), &mode, (journal, left)),
+            _ => mode.and_then(|mode| self.begin(&id, (call, delegation), &mode, (journal, left))),
         }
         .map_err(|words| format!("{words} The subtask was not begun, or not gone on with."))
     }
@@ -97,8 +104,20 @@ impl Children {
         let folder = options.folder.as_deref().unwrap_or(workspace);
         let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
         let own = modes::find(&modes::name(&self.mode), config, &workspace)?;
-        let Some(name) = &delegation.mode else { return Ok(own) };
+        if !own.has(Group::Delegate) {
+            return Err(Failure::usage(format!(
+                "The mode `{}` gives no work to subtasks; `--mode code` does.",
+                own.name
+            )));
+        }
+        let Some(name) = delegation.mode.as_ref().filter(|name| **name != own.name) else { return Ok(own) };
         let mode = modes::find(name, config, &workspace)?;
+        if modes::is_foreign(&mode.name, config) {
+            return Err(Failure::usage(format!(
+                "The mode `{}` is the folder's own, and the user has not named it. Choose another.",
+                mode.name
+            )));
+        }
         if own.delegates(&mode) {
             return Ok(mode);
         }
@@ -106,6 +125,10 @@ impl Children {
             "The mode `{}` may not hand work to the mode `{}`, which allows more. Leave `mode` out, or do without.",
             own.name, mode.name
         )))
+    }
+
+    fn has_journal(&self, id: &TaskId) -> bool {
+        sabir_journal::names(&self.family.journals).is_ok_and(|names| names.contains(id))
     }
 
     /// The journal of a subtask, with what it holds: nothing, where there was none, or its process died before it began.
@@ -163,7 +186,14 @@ impl Children {
         let made = || -> Result<_, Failure> {
             let folder = self.family.options.folder.as_deref().unwrap_or(&self.family.workspace);
             let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-            let mode = modes::find(start.mode.as_deref().unwrap_or(task::USUAL_MODE), config, &workspace)?;
+            let mode = modes::find(Trail::of(&records).mode(), config, &workspace)?;
+            let own = modes::find(&modes::name(&self.mode), config, &workspace)?;
+            if !own.delegates(&mode) {
+                return Err(Failure::usage(format!(
+                    "The subtask works in the mode `{}`, which allows more than `{}`",
+                    mode.name, own.name
+                )));
+            }
             let options = self.family.options(&mode);
             let chosen = config.choose(Some(&start.model))?;
             let edit_tool = task::kept_edit_tool(&start, &TaskOptions::default())?;
@@ -203,7 +233,7 @@ impl Children {
         journal: Journal,
     ) -> Opened {
         let id = task.start().task.clone();
-        let mode = task.start().mode.clone().unwrap_or_else(|| task::USUAL_MODE.to_owned());
+        let mode = task.trail().mode().to_owned();
         let user = self.family.watchers.of(&id, &mode, self.depth + 1);
         let output = self.family.output;
         let model = chosen.model(move |model| {

@@ -91,6 +91,11 @@ fn is_built_in(name: &str) -> bool {
     Mode::built_in().iter().any(|mode| mode.name == name) || Mode::usual_name(name) != name
 }
 
+/// Whether a mode is neither built in nor the user's own.
+pub(crate) fn is_foreign(name: &str, config: &Config) -> bool {
+    !is_built_in(name) && !config.modes.iter().any(|mode| mode.name == name)
+}
+
 /// The model that the configuration gives a mode.
 pub(crate) fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
     let tables = &config.rules.modes;

@@ -209,24 +209,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let config = Arc::new(Config::load(options.config.as_deref())?);
     let patience = config.patience()?;
     let folder = config::tasks_folder()?;
-    let id = match &arguments.id {
-        Some(name) => task::find(&folder, name)?,
-        None => newest(&folder, options.folder.as_deref().unwrap_or(Path::new(".")))?,
-    };
-    let (journal, entries, recovery) =
-        Journal::open(&folder, &id, task::clock()).map_err(|error| Failure::usage(error.to_string()))?;
-    if !recovery.is_clean() {
-        print::err(&format!("sabir: {recovery}\n"));
-    }
-    let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
-    let Some(Record::Started(start)) = records.first() else {
-        return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
-    };
-    if matches!(start.from, Some(Origin::Import { .. })) {
-        return Err(Failure::usage(format!(
-            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
-        )));
-    }
+    let (id, journal, records) = opened(&folder, arguments)?;
+    let start = started(&id, &records)?;
     check_protocol(start, options)?;
     let options = &task::kept_mode(&records, options);
     let mode = task::first_mode(options, &config);
@@ -267,6 +251,34 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> Result<Exit, Failure> {
     let mut open = telemetry::trace(open, &config, &bench, &chosen);
     let (model, tape) = taped(&bench, &chosen, tape, told, output)?;
     watch(&bench, &mut open, &model, tape, (output, user))
+}
+
+/// The journal of the task that is to go on, and what it holds.
+fn opened(folder: &Path, arguments: &ResumeArguments) -> Result<(TaskId, Journal, Vec<Record>), Failure> {
+    let id = match &arguments.id {
+        Some(name) => task::find(folder, name)?,
+        None => newest(folder, arguments.task.folder.as_deref().unwrap_or(Path::new(".")))?,
+    };
+    let (journal, entries, recovery) =
+        Journal::open(folder, &id, task::clock()).map_err(|error| Failure::usage(error.to_string()))?;
+    if !recovery.is_clean() {
+        print::err(&format!("sabir: {recovery}\n"));
+    }
+    let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
+    Ok((id, journal, records))
+}
+
+/// How a task began that can go on.
+fn started<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r Start, Failure> {
+    let Some(Record::Started(start)) = records.first() else {
+        return Err(Failure::usage(format!("the journal of {id} does not begin with the start of a task")));
+    };
+    if matches!(start.from, Some(Origin::Import { .. })) {
+        return Err(Failure::usage(format!(
+            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
+        )));
+    }
+    Ok(start)
 }
 
 /// A resumed task is locked to its protocol.

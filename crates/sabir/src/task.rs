@@ -10,12 +10,10 @@ use sabir_agent::{
     Attended, Cancel, Conditions, Context, Driver, Household, Instructions, Limits, Mode, NewTask, OpenTodos, Origin,
     Outcome, Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail, User,
 };
-use sabir_call::dialect::dialect;
 use sabir_call::{Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
-use sabir_model::resolve;
-use sabir_tools::{EditTool, EditToolError};
+use sabir_tools::EditTool;
 use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,12 +21,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cassette::Told;
 use crate::cli::TaskOptions;
 use crate::config::{self, Chosen, CompletionKeys, Config, LimitKeys};
-use crate::dialects;
 use crate::ends;
 use crate::exit::Failure;
 use crate::kept::{Keeper, Kept};
 use crate::moved::Moved;
 use crate::{instructions, modes, print, repairs, sandbox, trust};
+
+pub(crate) use locked::{edit_tool, kept_edit_tool, named_protocol, protocol};
+
+mod locked;
 
 /// Everything that a task needs besides its records.
 pub(crate) struct Bench {
@@ -363,56 +364,6 @@ fn place(folder: &Path, options: &TaskOptions, config: &Config) -> Result<(Works
 pub(crate) fn kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, options: &TaskOptions) -> TaskOptions {
     let kept = || Some(Trail::of(records).mode().to_owned());
     TaskOptions { mode: options.mode.clone().or_else(kept), ..options.clone() }
-}
-
-/// The protocol of a task: explicit, else the journal's, else the catalogue's, else native.
-pub(crate) fn protocol(
-    explicit: Option<&str>,
-    journal: Option<Protocol>,
-    chosen: &Chosen,
-) -> Result<Protocol, Failure> {
-    let explicit = explicit.map(named_protocol);
-    match resolve(explicit.transpose()?, journal, chosen.entry.as_ref()).0 {
-        Protocol::Prompted(name) => named_protocol(&name),
-        Protocol::Native => Ok(Protocol::Native),
-    }
-}
-
-/// The edit tool of a new task: explicit, else the catalogue's, else the usual one.
-pub(crate) fn edit_tool(explicit: Option<&str>, chosen: &Chosen) -> Result<EditTool, Failure> {
-    let known = chosen.entry.as_ref().and_then(|entry| entry.edit_tool.as_deref());
-    named_edit_tool(explicit.or(known))
-}
-
-/// The edit tool that a task is locked to.
-pub(crate) fn kept_edit_tool(start: &Start, options: &TaskOptions) -> Result<EditTool, Failure> {
-    let kept = named_edit_tool(start.edit_tool.as_deref())?;
-    let wanted = options.edit_tool.as_deref().map(|name| named_edit_tool(Some(name))).transpose()?;
-    if wanted.is_some_and(|wanted| wanted != kept) {
-        return Err(Failure::usage(format!(
-            "this task is locked to the edit tool `{}`; a new task may use another",
-            kept.name()
-        )));
-    }
-    Ok(kept)
-}
-
-fn named_edit_tool(name: Option<&str>) -> Result<EditTool, Failure> {
-    let tool = name.map(str::parse).transpose();
-    Ok(tool.map_err(|error: EditToolError| Failure::usage(error.to_string()))?.unwrap_or_default())
-}
-
-/// The protocol of that name; of a dialect's alias, the dialect's.
-pub(crate) fn named_protocol(name: &str) -> Result<Protocol, Failure> {
-    match (name, dialect(name)) {
-        ("native", _) => Ok(Protocol::Native),
-        (_, Some(dialect)) => Ok(Protocol::Prompted(dialect.name.to_owned())),
-        _ => {
-            let Failure { message, exit } = dialects::unknown(name, "");
-            let message = message.replacen("is no dialect", "is no protocol, neither `native` nor a dialect", 1);
-            Err(Failure { message, exit })
-        }
-    }
 }
 
 /// A name that no task has.

@@ -74,9 +74,8 @@ impl Past {
             if !readers.contains(&call.name) {
                 // An edit that failed may well have failed because the words were not at hand.
                 for path in digest::paths(call) {
-                    for reader in readers {
-                        self.readings.0.remove(&(reader.clone(), path.clone()));
-                    }
+                    let names = |subject: &str| subject == path || subject.starts_with('{') && subject.contains(&path);
+                    self.readings.0.retain(|(_, subject), _| !names(subject));
                 }
             } else if ending == Ending::Done && (again || length >= LEAST) {
                 let reading = self.readings.0.entry(key(call)).or_default();

@@ -185,7 +185,7 @@ impl Task {
             }
             Shift::Moded { told, when, .. } => match when {
                 When::Next => self.hear(Speaker::Sabir, told.as_str().into()),
-                When::Later => self.unread.words.push(told.as_str().into()),
+                When::Later => self.unread.words.push((Speaker::Sabir, told.as_str().into())),
             },
         }
     }

@@ -111,11 +111,11 @@ impl Task {
         let name = Mode::usual_name(name);
         let words = self.modes.find(name).map(|outfit| outfit.mode.entered());
         let Some(words) = words.filter(|_| !matches!(self.phase, Phase::Paused | Phase::Over)) else { return };
-        if self.modes.trail.mode() == name {
-            return;
+        if self.modes.trail.mode() != name {
+            let when = if self.phase == Phase::Asking { When::Later } else { When::Next };
+            self.give_up_wider(name, effects);
+            self.keep_mode(name, &words, when, effects);
         }
-        let when = if self.phase == Phase::Asking { When::Later } else { When::Next };
-        self.keep_mode(name, &words, when, effects);
         let Some(turn) = self.turn.as_mut().filter(|_| self.phase == Phase::Acting) else { return };
         // What was asked about in the other mode may be free or forbidden now.
         turn.reconsider();
@@ -123,6 +123,15 @@ impl Task {
             self.withdraw(effects);
         }
         self.advance(effects);
+    }
+
+    /// Subtasks that may do more than that mode allows do not go on.
+    fn give_up_wider(&mut self, name: &str, effects: &mut Vec<Effect>) {
+        let old = self.settings.rules.mode();
+        let narrows = self.modes.find(name).zip(old).is_some_and(|(new, old)| !old.beyond(&new.mode).is_empty());
+        if narrows {
+            self.give_up_subtasks(effects);
+        }
     }
 
     /// A task that is resumed in another mode than its last one.

@@ -207,8 +207,8 @@ impl Task {
                 effects.push(Effect::GiveUp(call.id));
             } else if let Some(Begun { task, .. }) = self.begun(&call.id) {
                 let words = format!(
-                    "The subtask {task} was begun and interrupted, and the user said something before it went on. What it did \
-                     stands: look before you repeat it."
+                    "The subtask {task} was begun and interrupted, and the user said something, or switched the mode, before it went on. \
+                     What it did stands: look before you repeat it."
                 );
                 self.answer(&call, Ending::Interrupted, words, effects);
             }

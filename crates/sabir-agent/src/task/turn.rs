@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sabir_call::{CallId, Draft, DraftPart, Part};
+use sabir_call::{CallId, Draft, DraftPart, Part, Role};
 use sabir_check::{Audience, CallState, Checked, Told, feedback};
 
 use crate::record::{Answered, Check};
 
 use super::Task;
+use super::calls::Turn;
 use super::charge::Charge;
 
 impl Task {
@@ -64,6 +65,28 @@ impl Task {
             stop: draft.stop.map(|(reason, _)| reason),
             feedback,
         }
+    }
+
+    /// Takes over an answer.
+    pub(super) fn take_answer(&mut self, answered: &Answered) {
+        self.counts.turns = self.counts.turns.saturating_add(1);
+        self.counts.failures = 0;
+        self.note_mistakes(answered);
+        self.take_charge(Charge::of(answered));
+        self.note_filling(answered);
+        self.stop = answered.stop;
+        self.draft = Draft::default();
+        match Turn::open(answered) {
+            Some(turn) => {
+                self.counts.without_call = 0;
+                self.turn = Some(turn);
+            }
+            None => {
+                self.counts.without_call = self.counts.without_call.saturating_add(1);
+                self.past.push(Role::Assistant, answered.parts.clone());
+            }
+        }
+        self.hear_waiting();
     }
 
     /// Notes which mistakes of an answer the model is told of, so that the same words are not said again and again.

@@ -35,7 +35,7 @@ pub struct Words {
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     /// What was said while an answer was written.
-    pub(super) words: Vec<Words>,
+    pub(super) words: Vec<(Speaker, Words)>,
     /// Pictures that go with what is said first when the task goes on.
     pub(super) images: Vec<Image>,
     /// Whether the user wants a compaction.
@@ -225,6 +225,21 @@ impl Task {
         self.keep(Record::Said { by: Speaker::User, text, images, when }, effects);
     }
 
+    /// Takes over what was said.
+    pub(super) fn take_said(&mut self, by: Speaker, words: Words, when: When) {
+        match by {
+            Speaker::User => {
+                self.counts.hear_user();
+                self.past.view.words.extend(Some(words.text.clone()).filter(|text| !text.trim().is_empty()));
+            }
+            Speaker::Sabir => self.counts.cycles.note_told(),
+        }
+        match when {
+            When::Next => self.hear(by, words),
+            When::Later => self.unread.words.push((by, words)),
+        }
+    }
+
     pub(super) fn withdraw(&mut self, effects: &mut Vec<Effect>) {
         if self.question.take().is_some() {
             effects.push(Effect::Withdraw);
@@ -243,9 +258,14 @@ impl Task {
     /// The answer is there, or will not come: what waited for it is read next.
     pub(super) fn hear_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.unread.words);
-        if !waiting.is_empty() {
+        if waiting.iter().any(|(by, _)| *by == Speaker::User) {
             self.counts.without_call = 0;
         }
-        waiting.into_iter().for_each(|words| self.hear(Speaker::User, words));
+        waiting.into_iter().for_each(|(by, words)| self.hear(by, words));
+    }
+
+    /// Whether the user has spoken while the answer was written.
+    pub(super) fn is_spoken_to(&self) -> bool {
+        self.unread.words.iter().any(|(by, _)| *by == Speaker::User)
     }
 }

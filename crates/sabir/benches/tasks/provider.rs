@@ -125,7 +125,7 @@ impl Desk {
             let number = self.requests.lock().unwrap().len();
             let process = self.process.load(Ordering::Relaxed);
             let last = number + 1 >= self.answers.len();
-            let memory = if number % MEMORY_EVERY == 0 || last { process::memory(process) } else { 0 };
+            let memory = if number.is_multiple_of(MEMORY_EVERY) || last { process::memory(process) } else { 0 };
             let (cpu, journal) = (process::cpu(process), self.journal());
             let body = self.answers.get(number).map_or("", String::as_str);
             let head =

@@ -182,6 +182,10 @@ impl Bench {
                 model = config.choose(Some(&present.name))?;
                 elsewhere = false;
             }
+            if mode.name == super::ORCHESTRATOR && self.means.household.is_none() {
+                note =
+                    Some("this task has no subtasks: begin or resume it in this mode, or with --subtasks".to_owned());
+            }
             let known = model.entry.as_ref().and_then(|entry| entry.context);
             let outfit = Outfit {
                 foreign,
@@ -265,9 +269,11 @@ impl Chosen {
 
 /// All modes, each with whether it is the folder's.
 fn all(config: &Config, workspace: &Workspace) -> Vec<(Mode, bool)> {
-    let own = |name: &str| super::is_built_in(name) || config.modes.iter().any(|mode| mode.name == name);
     let (all, _) = super::all(config, workspace);
-    all.into_iter().map(|mode| (own(&mode.name), mode)).map(|(own, mode)| (mode, !own)).collect()
+    all.into_iter()
+        .map(|mode| (super::is_foreign(&mode.name, config), mode))
+        .map(|(foreign, mode)| (mode, foreign))
+        .collect()
 }
 
 impl Modes {

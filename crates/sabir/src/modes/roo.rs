@@ -5,8 +5,8 @@
 //! listed, and to whoever names it.
 //!
 //! Supported: YAML and JSON; `slug`, `name`, `description`, `whenToUse`, `roleDefinition`, `customInstructions`; `groups` of `read`,
-//! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: rules in folders of a mode's own, and
-//! look-around in `fileRegex`.
+//! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: look-around in
+//! `fileRegex`.
 
 use sabir_agent::{FilePattern, Group, Mode};
 use sabir_workspace::{Workspace, WorkspaceError};

@@ -166,9 +166,13 @@ impl Tracer {
         if control::is_control(&call.name) {
             return None;
         }
+        // A name that is no tool's may be any words of the model's.
+        let known = || result.ending != Ending::Rejected || crate::task::offered().get(&call.name).is_some();
+        let name = if self.content || known() { call.name.as_str() } else { "_OTHER" };
+        let title = format!("execute_tool {name}");
         let mut attributes = vec![
             ("gen_ai.operation.name", json!("execute_tool")),
-            ("gen_ai.tool.name", json!(call.name)),
+            ("gen_ai.tool.name", json!(name)),
             ("gen_ai.tool.type", json!("function")),
             ("gen_ai.tool.call.id", json!(call.id)),
         ];
@@ -178,7 +182,7 @@ impl Tracer {
             attributes.push(("gen_ai.tool.call.result", json!(result.content)));
         }
         let error = (result.ending != Ending::Done).then(|| word(&result.ending));
-        Some(self.span(format!("execute_tool {}", call.name), (begun.unwrap_or(now), now), attributes, error))
+        Some(self.span(title, (begun.unwrap_or(now), now), attributes, error))
     }
 
     /// The span of the whole run.

@@ -147,6 +147,35 @@ fn a_user_switches_the_mode() {
     );
 }
 
+/// What is shown while a question stands does not end it: it is asked once more, and answered.
+#[test]
+fn a_question_outlives_a_switch() {
+    let world = World::new();
+    let way = WAYS[1];
+    let ask = turn("", vec![("ask_followup_question", json!({"question": "Which port?"}))]);
+    let done = turn("", vec![("attempt_completion", json!({"result": "It listens on 8080."}))]);
+    let provider = world.plays(way, &[ask, turn("Hm.", vec![]), done]);
+    let mut talk = Talk::begin(&world, &provider, way);
+    talk.wait_for("Which port?");
+    talk.say("/mode plan");
+    talk.wait_for("The mode is now `plan`");
+    talk.wait_for("Which port?");
+    talk.say("8080");
+    talk.wait_for("Hm.");
+    talk.wait_for("> ");
+    talk.say("/mode code");
+    talk.wait_for("The mode is now `code`");
+    talk.wait_for("> ");
+    talk.say("Go on.");
+    talk.wait_for("is that right?");
+    talk.say("/mode debug");
+    talk.wait_for("The mode is now `debug`");
+    talk.wait_for("is that right?");
+    talk.say("y");
+    assert_eq!(talk.child.wait().unwrap().code(), Some(0));
+    assert!(provider.requests()[1].body.to_string().contains("8080"));
+}
+
 /// Commands are carried out whatever is asked, and say what became of them.
 #[test]
 fn a_user_compacts_and_sees_what_fills_the_context() {

@@ -72,7 +72,7 @@ fn what_changed_or_may_have_comes_in_full() {
     turn(&mut machine, "touch", "b", "done");
     assert!(is_told(&turn(&mut machine, "look", "a", &new)), "another file was changed");
     let part = lines("new", 7..=39);
-    assert!(is_told(&turn(&mut machine, "look", "b", &new)) == false);
+    assert!(!is_told(&turn(&mut machine, "look", "b", &new)));
     assert!(is_told(&turn(&mut machine, "look", "b", &part)), "some of what was seen");
     turn(&mut machine, "look", "c", &part);
     assert_eq!(turn(&mut machine, "look", "c", &new).content, new, "more than was seen");

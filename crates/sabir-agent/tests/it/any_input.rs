@@ -176,21 +176,7 @@ fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
             }
         }
         Given::Argument(index, name) => return argument(machine, *index, ARGUMENTS[*name]),
-        Given::Called(index, id, name) => {
-            let argument = if *name < 4 { 0 } else { name - 3 };
-            give(machine, &Given::Opened(*index, *id, *name), terms);
-            give(machine, &Given::Argument(*index, argument), terms);
-            if NAMES[*name] == "switch_mode" {
-                machine.step(Input::Event(Event::ArgStart {
-                    index: *index,
-                    name: "reason",
-                    form: ArgForm::String,
-                    at: 0,
-                }));
-                machine.step(Input::Event(Event::ArgEnd { index: *index, lead: "", at: 0 }));
-            }
-            Input::Event(Event::CallEnd { index: *index, at: 0 })
-        }
+        Given::Called(index, id, name) => return called(machine, (*index, *id, *name), terms),
         Given::Closed(index) => Input::Event(Event::CallEnd { index: *index, at: 0 }),
         Given::Cut(index) => Input::Event(Event::CallCut { index: *index, why: Cut::Ended, at: 0 }),
         Given::Stopped(reason) => Input::Event(Event::Stop { reason: *reason, raw: "" }),
@@ -209,16 +195,30 @@ fn give(machine: &mut Machine, given: &Given, terms: &Settings) {
         Given::Left => Input::Left,
         Given::Compact(by) => Input::Compact(*by),
         Given::Restore => Input::Restore,
-        Given::Resumed => {
-            let mode = Trail::of(&machine.records).mode().to_owned();
-            if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
-                machine.task = task.among(roomy());
-                machine.open.clear();
-            }
-            return;
-        }
+        Given::Resumed => return resumed(machine, terms),
     };
     machine.step(input);
+}
+
+/// A whole call, with what its tool requires.
+fn called(machine: &mut Machine, (index, id, name): (u32, usize, usize), terms: &Settings) {
+    let argument = if name < 4 { 0 } else { name - 3 };
+    give(machine, &Given::Opened(index, id, name), terms);
+    give(machine, &Given::Argument(index, argument), terms);
+    if NAMES[name] == "switch_mode" {
+        machine.step(Input::Event(Event::ArgStart { index, name: "reason", form: ArgForm::String, at: 0 }));
+        machine.step(Input::Event(Event::ArgEnd { index, lead: "", at: 0 }));
+    }
+    machine.step(Input::Event(Event::CallEnd { index, at: 0 }));
+}
+
+/// Another process goes on with the records.
+fn resumed(machine: &mut Machine, terms: &Settings) {
+    let mode = Trail::of(&machine.records).mode().to_owned();
+    if let Ok(task) = Task::replay(machine.records.clone(), in_mode(&mode, terms.clone())) {
+        machine.task = task.among(roomy());
+        machine.open.clear();
+    }
 }
 
 /// Each call of an answer has at most one result, nothing else has one, and no call runs twice or after its result; but one that

@@ -38,8 +38,8 @@ pub trait Household: Send + Sync {
     /// are at most these. Where `left.subtasks.depth` is 0 it is not offered `new_task`.
     ///
     /// # Errors
-    /// In words for the model, where there can be none: no such mode, a mode that allows more than the parent's, a journal that
-    /// another process works on.
+    /// In words for the model, where there can be none: no such mode, a parent's mode that hands no work on, one that was begun in
+    /// a mode that now allows more than the parent's, a journal that another process works on.
     fn child(&self, call: &CallId, delegation: &Delegation, left: Limits) -> Result<Opened, String>;
 }
 

@@ -98,7 +98,7 @@ impl Household for Children {
 }
 
 impl Children {
-    /// The mode of a subtask, which may allow no more than the parent's.
+    /// The mode of a new subtask: any but a repository's that the user has not named, where the parent's mode hands work on.
     fn delegated(&self, delegation: &Delegation) -> Result<Mode, Failure> {
         let Family { options, config, workspace, .. } = &*self.family;
         let folder = options.folder.as_deref().unwrap_or(workspace);
@@ -118,13 +118,7 @@ impl Children {
                 mode.name
             )));
         }
-        if own.delegates(&mode) {
-            return Ok(mode);
-        }
-        Err(Failure::usage(format!(
-            "The mode `{}` may not hand work to the mode `{}`, which allows more. Leave `mode` out, or do without.",
-            own.name, mode.name
-        )))
+        Ok(mode)
     }
 
     fn has_journal(&self, id: &TaskId) -> bool {

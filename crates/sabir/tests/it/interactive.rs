@@ -160,6 +160,7 @@ fn a_question_outlives_a_switch() {
     talk.say("/mode plan");
     talk.wait_for("The mode is now `plan`");
     talk.wait_for("Which port?");
+    talk.wait_for("> ");
     talk.say("8080");
     talk.wait_for("Hm.");
     talk.wait_for("> ");

@@ -31,7 +31,7 @@ const HAPPENINGS: &[Happening] = &[
         let diff = format!("------- SEARCH\nend\n=======\n{n}\nend\n+++++++ REPLACE");
         vec![("replace_in_file", json!({"path": "edits.txt", "diff": diff}))]
     }),
-    ("a long read", |_, _| vec![("read_file", json!({"path": "notes.txt"}))]),
+    ("a long read", |n, _| vec![("read_file", json!({"path": notes(n, 0)}))]),
     ("a patch", |n, _| {
         let patch = format!("*** Begin Patch\n*** Update File: edits.txt\n@@\n-end\n+{n}\n+end\n*** End Patch");
         vec![("apply_patch", json!({"patch": patch}))]
@@ -45,10 +45,15 @@ const HAPPENINGS: &[Happening] = &[
         vec![("edit_file", json!({"path": "edits.txt", "old_string": "end\n", "new_string": format!("{n}\nend\n")}))]
     }),
     ("reads and a command at once", |n, _| {
-        let read = || ("read_file", json!({"path": "notes.txt"}));
-        vec![read(), read(), command(format!("echo {n} >> log.txt; echo ok {n}"))]
+        let read = |at| ("read_file", json!({"path": notes(n, at)}));
+        vec![read(0), read(1), command(format!("echo {n} >> log.txt; echo ok {n}"))]
     }),
 ];
+
+/// A file that no other turn reads: what was seen is not sent twice, and would not fill the context.
+fn notes(number: usize, at: usize) -> String {
+    format!("notes_{number}_{at}.txt")
+}
 
 fn command(line: String) -> (&'static str, Value) {
     ("execute_command", json!({"command": line}))
@@ -88,7 +93,9 @@ pub(crate) fn script(way: Way, mark: &'static str) -> Script {
 pub(crate) fn world() -> World {
     let world = World::new();
     world.configure("context_window = 16000\ncompact_at = 60\n");
-    world.write("notes.txt", &"a line of notes, long enough to matter\n".repeat(150));
+    for (number, at) in (1..=TURNS).flat_map(|number| [(number, 0), (number, 1)]) {
+        world.write(&notes(number, at), &"a line of notes, long enough to matter\n".repeat(250));
+    }
     world.write("edits.txt", "end\n");
     world
 }
@@ -208,6 +215,7 @@ fn killed_at_any_moment() {
     let left = left_behind(mark);
     println!("{figures:?}, left behind: {}", left.len());
     assert_eq!((figures.doubled, left), (0, Vec::new()));
+    assert!(figures.compacted > 0 || figures.kills < 60, "no task filled its context");
 }
 
 /// What is left of a task that was interrupted again and again, and completed: all that was acknowledged, and each effect at most

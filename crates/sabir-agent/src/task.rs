@@ -228,6 +228,26 @@ impl Task {
     /// # Errors
     /// When the records do not begin with a start, or the task was completed.
     pub fn replay(records: impl IntoIterator<Item = Record>, settings: Settings) -> Result<Self, ReplayError> {
+        let (task, is_completed) = Self::replay_all(records, settings)?;
+        if is_completed { Err(ReplayError::Completed) } else { Ok(task) }
+    }
+
+    /// The task that these records tell of, to go on with a message of the user's; it may be completed.
+    ///
+    /// # Errors
+    /// When the records do not begin with a start.
+    pub fn replay_for_message(
+        records: impl IntoIterator<Item = Record>,
+        settings: Settings,
+    ) -> Result<Self, ReplayError> {
+        Self::replay_all(records, settings).map(|(task, _)| task)
+    }
+
+    /// The task of these records, and whether their last one completes it.
+    fn replay_all(
+        records: impl IntoIterator<Item = Record>,
+        settings: Settings,
+    ) -> Result<(Self, bool), ReplayError> {
         let mut records = records.into_iter();
         let Some(Record::Started(start)) = records.next() else { return Err(ReplayError::NoStart) };
         let mut task = Self::empty(start.clone(), settings);
@@ -237,15 +257,23 @@ impl Task {
             completed = matches!(record, Record::Ended { outcome: Outcome::Completed, .. });
             task.apply(&record);
         }
-        if completed {
-            return Err(ReplayError::Completed);
-        }
-        // The new run has its own patience: what made the last one stop must not stop this one at once.
-        let Counts { turns, family_turns, told, .. } = std::mem::take(&mut task.counts);
-        let (earlier_turns, earlier_family_turns) = (turns, family_turns);
-        task.counts = Counts { turns, earlier_turns, family_turns, earlier_family_turns, told, ..Counts::default() };
-        task.phase = Phase::Paused;
-        Ok(task)
+        task.prepare_next_run();
+        Ok((task, completed))
+    }
+
+    /// Makes an ended task ready for the next run, which counts turns, mistakes and limits from its own beginning: what made the last
+    /// run stop must not stop this one at once.
+    pub fn prepare_next_run(&mut self) {
+        let Counts { turns, family_turns, told, .. } = std::mem::take(&mut self.counts);
+        self.counts = Counts {
+            turns,
+            earlier_turns: turns,
+            family_turns,
+            earlier_family_turns: family_turns,
+            told,
+            ..Counts::default()
+        };
+        self.phase = Phase::Paused;
     }
 
     fn empty(start: Start, settings: Settings) -> Self {

@@ -18,17 +18,6 @@ use crate::config::{self, Config, keys};
 use crate::exit::{Exit, Failure};
 use crate::print;
 
-/// Tables by name.
-pub(crate) type Tables = BTreeMap<String, DialectTable>;
-
-/// A file with several tables.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DialectFile {
-    #[serde(default)]
-    dialects: Tables,
-}
-
 /// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
 /// there, so that words cannot be taken for a command; these may.
 pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBuf>, Vec<OsString>) {
@@ -49,62 +38,6 @@ pub(crate) fn in_front(arguments: impl Iterator<Item = OsString>) -> (Vec<PathBu
     }
     rest.extend(arguments);
     (files, rest)
-}
-
-/// Defines the dialects of the configuration, then those of the files.
-pub(crate) fn load(config: Option<&Path>, files: &[PathBuf]) -> Result<(), Failure> {
-    Config::load(config)?;
-    load_files(files)
-}
-
-/// Defines the dialects of the files.
-pub(crate) fn load_files(files: &[PathBuf]) -> Result<(), Failure> {
-    files.iter().try_for_each(|file| load_file(file))
-}
-
-fn load_file(path: &Path) -> Result<(), Failure> {
-    let text = config::read_text(path)?;
-    let unusable = |error: toml::de::Error| {
-        let (shown, error) = (path.display(), error.to_string());
-        Failure::usage(format!("{shown} cannot be used: {}\n`sabir help dialects` shows the keys", error.trim_end()))
-    };
-    let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
-    if alone {
-        let table: DialectTable = toml::from_str(&text).map_err(unusable)?;
-        return define_one((path, &text), None, &table);
-    }
-    let tables = toml::from_str::<DialectFile>(&text).map_err(unusable)?.dialects;
-    if tables.is_empty() {
-        return Err(Failure::usage(format!(
-            "{} holds no dialect; `sabir help dialects` shows how to write one",
-            path.display()
-        )));
-    }
-    define_all((path, &text), tables)
-}
-
-/// Defines the tables under `[dialects]` of a file.
-pub(crate) fn define_all(file: (&Path, &str), tables: Tables) -> Result<(), Failure> {
-    for (name, mut table) in tables {
-        if !table.name.is_empty() && table.name != name {
-            let place = keys::place(file, &["dialects", &name, "name"]);
-            return Err(Failure::usage(format!(
-                "{place}: `name` must be left out, or be `{name}` as the table is; `sabir help dialects` shows the keys"
-            )));
-        }
-        table.name.clone_from(&name);
-        define_one(file, Some(&name), &table)?;
-    }
-    Ok(())
-}
-
-/// Defines one table, which stands under that name or at the top.
-fn define_one(file: (&Path, &str), under: Option<&str>, table: &DialectTable) -> Result<(), Failure> {
-    define(table).map(drop).map_err(|error| {
-        let mut path: Vec<&str> = under.map_or(Vec::new(), |name| vec!["dialects", name]);
-        path.extend(error.key().into_iter().flat_map(|key| key.split('.')));
-        Failure::usage(format!("{}: {error}; `sabir help dialects` shows the keys", keys::place(file, &path)))
-    })
 }
 
 /// `sabir dialects`, and `sabir help dialect`.
@@ -185,18 +118,6 @@ fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("{fence}text\n{text}\n{fence}")
-}
-
-/// The failure of a name that no dialect has. `also` is what else might stand there.
-pub(crate) fn unknown(name: &str, also: &str) -> Failure {
-    let all = all();
-    let names = all.iter().flat_map(|dialect| std::iter::once(dialect.name).chain(dialect.aliases.iter().copied()));
-    let hint = match nearest(name, names) {
-        Some(near) => format!("did you mean `{near}`? "),
-        None => String::new(),
-    };
-    let names: Vec<_> = all.iter().map(|dialect| dialect.name).collect();
-    Failure::usage(format!("`{name}` is no dialect: {hint}use {also}{}", names.join(", ")))
 }
 
 #[cfg(test)]

@@ -14,21 +14,6 @@ use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::{print, remember};
 
-/// The file.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
-    repositories: BTreeMap<PathBuf, Entry>,
-}
-
-/// A repository that is trusted.
-#[derive(Debug, Serialize, Deserialize)]
-struct Entry {
-    /// Of all things together.
-    sha256: String,
-    /// Of each.
-    things: BTreeMap<String, String>,
-}
-
 /// `sabir trust`.
 pub(crate) fn trust(arguments: &TrustArguments) -> Result<Exit, Failure> {
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
@@ -37,41 +22,6 @@ pub(crate) fn trust(arguments: &TrustArguments) -> Result<Exit, Failure> {
         (_, true) => revoke(folder),
         _ => add(folder, arguments),
     }
-}
-
-/// The repositories that are trusted. A file that cannot be read trusts nothing, and says so.
-pub(crate) fn load() -> Trust {
-    let mut trust = Trust::default();
-    let kept = read().unwrap_or_else(|failure| {
-        print::err(&print::visible(&format!("sabir: {}; no repository is trusted\n", failure.message)));
-        Kept::default()
-    });
-    for (top, entry) in kept.repositories {
-        if sabir_workspace::digest(&entry.things) == entry.sha256 {
-            trust.add(top, entry.things);
-        }
-    }
-    trust
-}
-
-fn file() -> Result<PathBuf, Failure> {
-    Ok(config::data_folder()?.join("trust.json"))
-}
-
-fn read() -> Result<Kept, Failure> {
-    let Ok(path) = file() else { return Ok(Kept::default()) };
-    if !path.exists() {
-        return Ok(Kept::default());
-    }
-    let text = config::read_text(&path)?;
-    serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))
-}
-
-fn write(kept: &Kept) -> Result<(), Failure> {
-    let path = file()?;
-    let text = serde_json::to_string_pretty(kept).map_err(|error| Failure::internal(error.to_string()))?;
-    let replaced = remember::replace(&path, &format!("{text}\n"));
-    replaced.map_err(|error| Failure::internal(format!("{} cannot be written: {error}", path.display())))
 }
 
 fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {

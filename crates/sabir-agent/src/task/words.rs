@@ -98,8 +98,13 @@ impl Task {
     /// Pictures that go with what is said first when the task begins or goes on.
     #[must_use]
     pub fn bringing(mut self, images: Vec<Image>) -> Self {
-        self.unread.images = images;
+        self.bring(images);
         self
+    }
+
+    /// As [`bringing`](Self::bringing), for a task that is reopened.
+    pub fn bring(&mut self, images: Vec<Image>) {
+        self.unread.images = images;
     }
 
     pub(super) fn said(&mut self, mut words: Words, effects: &mut Vec<Effect>) {

@@ -1,0 +1,67 @@
+//! What Amazon's own tools take from the environment: keys that sign, and the region.
+
+use std::time::SystemTime;
+
+use sabir_model::{Provider, Secret, Signing};
+
+/// What stands before and behind the region in the host of an endpoint.
+const HOST: (&str, &str) = ("bedrock-runtime.", ".amazonaws.com");
+
+/// The region of an endpoint whose address names none.
+const REGION: &str = "us-east-1";
+
+/// Gives a provider of the bedrock wire its region, and keys that sign where it has no other. `usual`: its address is the
+/// one that everybody knows, so that the environment's region moves it. Keys in files of Amazon's are not looked for.
+pub(crate) fn equip(
+    provider: &mut Provider,
+    usual: bool,
+    clock: fn() -> SystemTime,
+    variable: impl Fn(&str) -> Option<String>,
+) {
+    let named = || ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().find_map(|name| variable(name));
+    let own = region_of(&provider.base_url).filter(|_| !usual).map(str::to_owned);
+    let region = own.or_else(named).unwrap_or_else(|| REGION.to_owned());
+    if usual {
+        provider.base_url = format!("https://{}{region}{}", HOST.0, HOST.1);
+    }
+    if provider.key.is_none()
+        && let (Some(access_key), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"))
+    {
+        let (secret_key, token) = (Secret::new(secret), variable("AWS_SESSION_TOKEN").map(Secret::new));
+        provider.signing = Some(Signing { access_key, secret_key, token, region, clock });
+    }
+}
+
+fn region_of(url: &str) -> Option<&str> {
+    let (_, host) = url.split_once(HOST.0)?;
+    host.split_once(HOST.1).map(|(region, _)| region)
+}
+
+#[cfg(test)]
+mod tests {
+    use sabir_wire::Wire;
+
+    use super::*;
+
+    #[test]
+    fn regions_and_keys_come_from_where_they_are_named() {
+        let check = |url: &str, usual: bool, variables: &[(&str, &str)], expected: (&str, Option<&str>)| {
+            let mut provider = Provider::new("bedrock", Wire::Bedrock, url, None);
+            equip(&mut provider, usual, SystemTime::now, |name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            });
+            let region = provider.signing.as_ref().map(|signing| signing.region.as_str());
+            assert_eq!((provider.base_url.as_str(), region), expected);
+        };
+        let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "s")];
+        let here = [("AWS_REGION", "eu-west-1"), ("AWS_DEFAULT_REGION", "eu-north-1"), keys[0], keys[1]];
+        let at = |region: &str| format!("https://bedrock-runtime.{region}.amazonaws.com");
+        check(&at("us-east-1"), true, &keys, (&at("us-east-1"), Some("us-east-1")));
+        check(&at("us-east-1"), true, &here, (&at("eu-west-1"), Some("eu-west-1")));
+        check(&at("us-east-1"), true, &here[1..], (&at("eu-north-1"), Some("eu-north-1")));
+        // An address that somebody chose is not moved, and says its region if it can.
+        check(&at("ap-south-1"), false, &here, (&at("ap-south-1"), Some("ap-south-1")));
+        check("http://localhost:1", false, &here, ("http://localhost:1", Some("eu-west-1")));
+        check("http://localhost:1", false, &keys[..1], ("http://localhost:1", None));
+    }
+}

@@ -1,0 +1,163 @@
+//! Commands: everything that a user or a program can say to a session.
+
+use sabir_agent::{Reply, TaskId, Words};
+use sabir_call::Image;
+use serde::{Deserialize, Serialize};
+
+use crate::event::RequestId;
+
+/// A command to a session. Slash commands, control lines, editor requests and key bindings all become one of these.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Command {
+    /// Says something to the model.
+    Send {
+        /// What is said.
+        message: UserMessage,
+        /// Whether it waits for its turn.
+        #[serde(default)]
+        delivery: Delivery,
+    },
+    /// Answers an open question.
+    Answer {
+        /// Which.
+        request: RequestId,
+        /// The answer.
+        decision: Decision,
+    },
+    /// Switches the mode at once.
+    SetMode {
+        /// Its name.
+        mode: String,
+    },
+    /// Asks another model from the next turn on. Possible while the session is idle.
+    SetModel {
+        /// Its name, as in [`SessionSpec::model`](crate::SessionSpec::model).
+        model: String,
+    },
+    /// Compacts the context.
+    Compact,
+    /// Asks what fills the context; a [`ContextUsage`](crate::SessionEventKind::ContextUsage) event answers.
+    ContextUsage,
+    /// Stops the turn or the running command. An interactive session stays open.
+    Interrupt,
+    /// Undoes changes of files. Possible while the session is idle.
+    Undo {
+        /// How many changing calls, counted from the last one.
+        calls: usize,
+    },
+    /// Nobody can be asked from now on: questions are denied.
+    Detach,
+    /// Ends the session.
+    End,
+}
+
+/// What a user says, with pictures.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// The text.
+    pub text: String,
+    /// Pictures that belong to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+}
+
+/// When a message reaches the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// After what the model is doing.
+    #[default]
+    Queue,
+    /// At once: the answer that is being written and calls that have not begun are given up.
+    Interrupt,
+}
+
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "decision", rename_all = "snake_case")]
+pub enum Decision {
+    /// Yes: run the call, accept the completion.
+    Allow,
+    /// Yes, and these of the proposed rules hold for the rest of the task.
+    AllowAlways {
+        /// The rules, as the question proposed them.
+        rules: Vec<String>,
+    },
+    /// No, with a reason for the model if there is one.
+    Deny {
+        /// The reason.
+        #[serde(default)]
+        reason: String,
+    },
+    /// The text of an answer, or what is missing in a result.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Ends the task without an answer.
+    Leave,
+}
+
+/// Why a command was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejected {
+    /// The session is over.
+    #[error("the session is over")]
+    Ended,
+    /// No such task is at work in this session.
+    #[error("no such task is at work")]
+    NoSuchTask(TaskId),
+    /// The question is not open.
+    #[error("no question about that call is open")]
+    NoSuchRequest(RequestId),
+    /// It is possible only while the session is idle.
+    #[error("this is possible only while the task does not work: interrupt it first")]
+    Busy,
+    /// It can mean nothing.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl UserMessage {
+    /// A message without pictures.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), images: Vec::new() }
+    }
+
+    pub(crate) fn into_words(self) -> Words {
+        Words { text: self.text, images: self.images }
+    }
+}
+
+impl From<Words> for UserMessage {
+    fn from(words: Words) -> Self {
+        Self { text: words.text, images: words.images }
+    }
+}
+
+impl From<Decision> for Reply {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Allow => Self::Yes,
+            Decision::AllowAlways { rules } => Self::Always(rules),
+            Decision::Deny { reason } => Self::No(reason),
+            Decision::Text { text } => Self::Words(text),
+            Decision::Leave => Self::Leave,
+        }
+    }
+}
+
+impl From<Reply> for Decision {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Yes => Self::Allow,
+            Reply::Always(rules) => Self::AllowAlways { rules },
+            Reply::No(reason) => Self::Deny { reason },
+            Reply::Words(text) => Self::Text { text },
+            _ => Self::Leave,
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Configuration: one TOML file, the flags, and a few environment variables with conventional names.
+//!
+//! `~/.config/sabir/config.toml` (or `$XDG_CONFIG_HOME/sabir/config.toml`, or `--config FILE`):
+//!
+//! ```toml
+//! model = "openai/gpt-5"            # PROVIDER/NAME
+//! protocol = "native"               # or a dialect
+//! edit_tool = "edit_file"           # or "replace_in_file", "apply_patch"; without it the model decides
+//! approve = ["edits"]               # as --approve; allow, ask and deny are lists too
+//! mode = "code"                     # as --mode
+//! ignore_files = [".sabirignore"]   # files that say what is hidden
+//! ask_timeout = "5m"                # an approval that nobody answers in that time is a no; without it the question waits
+//! sandbox = "best"                  # as --sandbox
+//! network = false                   # true: as --network
+//! max_turns = 100
+//! max_tokens = 2_000_000            # as --max-tokens
+//! context_window = 128000           # tokens; without it the model's catalogue says it, if it does
+//! compact_at = 80                   # how full the context may get before it is compacted, in percent
+//! instructions = true               # false: no AGENTS.md and its like is told to models
+//! place = true                      # false: nor the date, the branch and what lies in the folder
+//! repairs_off = ["near_name"]       # slips that are rejected, not set right: names of rules, or "all"
+//! checkpoints = true                # false: what a task changes cannot be undone
+//! checkpoints_mib = 2048            # the most that the checkpoints of one folder take on disk
+//!
+//! [completion]                      # what must hold before a task is completed
+//! check = "cargo test"              # as --check
+//! todos = true                      # as --require-todos
+//!
+//! [subtasks]                        # docs/subtasks.md
+//! offered = true                    # as --subtasks
+//! at_once = 3                       # how many of a task work at the same time
+//! depth = 2                         # how many levels stand below a task
+//! most = 20                         # how many a task may begin
+//!
+//! [providers.box]                   # a provider of your own: then use model = "box/NAME"
+//! wire = "openai-chat"
+//! base_url = "http://127.0.0.1:8000/v1"
+//! key_env = "BOX_KEY"               # or key = "…", or api_key_command = ["pass", "show", "box"]; none: no key
+//!
+//! [[models]]                        # what is known of a model; goes before the built-in catalogue
+//! pattern = "my-model"
+//! native = false
+//! dialect = "cline"
+//!
+//! [modes.review]                    # a mode of your own
+//! tools = ["read", "command"]       # docs/modes.md has all; `write = ["docs/**"]` limits edit
+//! instructions = "Review."          # and `about` for the list; `model = "box/NAME"` for what is done in it
+//!
+//! [gateway.models.qwen]             # a model that `sabir gateway` serves; docs/gateway.md has all keys
+//! to = "box/NAME"
+//! mend = "retry 2"
+//!
+//! [telemetry]                       # spans of tasks, to a collector of yours; docs/telemetry.md
+//! endpoint = "http://127.0.0.1:4318"
+//!
+//! [dialects.mine]                   # a dialect of your own; the keys are those of `sabir help dialects`
+//! machine = "json"
+//! open = "<mine>"
+//! close = "</mine>"
+//! ```
+//!
+//! All keys of providers and models stand in `docs/models.md`. A file that holds a key must be the user's alone to read.
+//!
+//! Nothing in a workspace is read here: a repository cannot move a base URL or approve anything.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_agent::Mode;
+use sabir_call::Prices;
+use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
+use sabir_tools::EditTool;
+use sabir_wire::{Form, Wire};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::dialect_tables::{self, Tables};
+use crate::environment::Environment;
+use crate::error::SessionError;
+use crate::notice::NoticeSink;
+use crate::providers::{self, LONGEST, Providers, Reached, Row};
+use crate::telemetry::TelemetryKeys;
+use crate::{modes, repairs};
+
+pub use gateway::{GatewayKeys, GatewayModelKeys, LogForm};
+pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
+pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
+pub(crate) use text::read_text;
+
+mod gateway;
+pub(crate) mod keys;
+mod limits;
+mod meaning;
+mod rules;
+mod text;
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Config {
+    pub(crate) model: Option<String>,
+    pub(crate) protocol: Option<String>,
+    pub(crate) edit_tool: Option<String>,
+    pub(crate) sandbox: Option<String>,
+    pub(crate) network: Option<bool>,
+    pub(crate) repairs_off: Vec<String>,
+    pub(crate) checkpoints: Option<bool>,
+    pub(crate) checkpoints_mib: Option<u64>,
+    /// When to stop.
+    #[serde(skip)]
+    pub(crate) limits: LimitKeys,
+    /// What may be done.
+    #[serde(skip)]
+    pub(crate) rules: RuleKeys,
+    /// Modes of the user's own.
+    #[serde(skip)]
+    pub(crate) modes: Vec<Mode>,
+    /// Variables, folders and the clock.
+    #[serde(skip)]
+    pub(crate) environment: Arc<Environment>,
+    /// Gets what the user should know.
+    #[serde(skip)]
+    pub(crate) notices: NoticeSink,
+    /// What the user adds to what is built in.
+    #[serde(skip)]
+    own: OwnKeys,
+}
+
+/// Providers, models and dialects of the user's own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OwnKeys {
+    providers: Providers,
+    models: Vec<Entry>,
+    dialects: Tables,
+    gateway: GatewayKeys,
+    telemetry: TelemetryKeys,
+}
+
+/// A model that can be asked.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// The name as the user gave it.
+    pub(crate) name: String,
+    /// The provider's name of it.
+    pub(crate) id: String,
+    /// What is known of it.
+    pub(crate) entry: Option<Entry>,
+    /// What it costs there.
+    pub(crate) prices: Prices,
+    catalogue: Catalogue,
+    pub(crate) reached: Reached,
+}
+
+/// Why the glob of a path in the workspace cannot mean what it says.
+pub(crate) fn glob_fault(glob: &str) -> Option<String> {
+    let home =
+        glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
+    home.or_else(|| meaning::of_path(glob))
+}
+
+impl Config {
+    /// Reads the named file, or the one in its usual place, which need not exist, and defines its dialects.
+    ///
+    /// # Errors
+    /// When the file cannot be read, holds a key that others may read, or a value that cannot be used.
+    pub fn load(
+        environment: &Arc<Environment>,
+        named: Option<&Path>,
+        notices: &NoticeSink,
+    ) -> Result<Self, SessionError> {
+        let config = Self::load_file(environment, named)?;
+        Ok(Self { environment: Arc::clone(environment), notices: notices.clone(), ..config })
+    }
+
+    fn load_file(environment: &Environment, named: Option<&Path>) -> Result<Self, SessionError> {
+        // Without a home there is no usual place, and nothing to read.
+        let Some(path) = environment.config_file(named) else { return Ok(Self::default()) };
+        if named.is_none() && !path.exists() {
+            return Ok(Self::default());
+        }
+        let (text, mode) = text::whole(&path)?;
+        let mut config = Self::read(&path, &text)?;
+        let OwnKeys { providers, gateway, telemetry, .. } = &config.own;
+        if (providers.hold_key() || gateway.hold_token() || telemetry.hold_key()) && mode & 0o077 != 0 {
+            let shown = path.display();
+            return Err(SessionError::invalid(format!(
+                "{shown} holds a key or a token, and others may read the file (mode {:03o}): chmod 600 {shown}",
+                mode & 0o777
+            )));
+        }
+        let wrong = |message: String| SessionError::invalid(format!("{}: {message}", path.display()));
+        config.own.providers.check().map_err(wrong)?;
+        config.own.gateway.check().map_err(wrong)?;
+        config.own.telemetry.check().map_err(wrong)?;
+        for name in edit_tools(&config) {
+            name.parse::<EditTool>().map_err(|error| wrong(format!("edit_tool: {error}")))?;
+        }
+        if let Some(level) = &config.sandbox {
+            level.parse::<sabir_workspace::Level>().map_err(|error| wrong(format!("sandbox: {error}")))?;
+        }
+        config.limits.check().map_err(wrong)?;
+        let at = |Wrong { keys, why }: Wrong| {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            SessionError::invalid(format!("{}: {why}", keys::place((&path, &text), &keys)))
+        };
+        config.rules.check(environment.home_folder.as_deref()).map_err(at)?;
+        config.modes = modes::own(&config.rules).map_err(at)?;
+        // Said of the file, by whatever command reads it first.
+        repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
+        dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
+        Ok(config)
+    }
+
+    /// How long an approval waits for its answer; `None`: as long as it takes.
+    pub(crate) fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
+        let limit = self.limits.ask_timeout.as_deref().map(duration).transpose();
+        limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
+    }
+
+    /// Reads the text, once for each group of keys.
+    fn read(path: &Path, text: &str) -> Result<Self, SessionError> {
+        fn group<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, SessionError> {
+            toml::from_str(text).map_err(|error| unusable(path, text, &error))
+        }
+        let groups = (group::<LimitKeys>(path, text)?, group::<RuleKeys>(path, text)?, group::<OwnKeys>(path, text)?);
+        let config: Self = group(path, text)?;
+        let known =
+            [keys::of::<Self>(), keys::of::<LimitKeys>(), keys::of::<RuleKeys>(), keys::of::<OwnKeys>()].concat();
+        if let Some((start, key)) = keys::unknown(text, &known) {
+            let ((line, column), known) = (place(text, start), known.join("`, `"));
+            return Err(SessionError::invalid(format!(
+                "{} cannot be used: line {line}, column {column}: unknown field `{key}`, expected one of `{known}`",
+                path.display()
+            )));
+        }
+        let (limits, rules, own) = groups;
+        Ok(Self { limits, rules, own, ..config })
+    }
+
+    /// The model of that name, or the configured one.
+    pub(crate) fn choose(&self, name: Option<&str>) -> Result<Chosen, SessionError> {
+        let name = name.or(self.model.as_deref()).ok_or_else(|| {
+            SessionError::invalid(
+                "no model is chosen: use --model PROVIDER/NAME, or set `model` in config.toml (for example openai/gpt-5)",
+            )
+        })?;
+        let (reached, id) = if name.starts_with("http://") || name.starts_with("https://") {
+            let (url, id) = name.split_once('#').unwrap_or((name, ""));
+            let reached = providers::address(url)?;
+            if id.is_empty() {
+                return Err(SessionError::invalid("an address in --model needs a name behind it: http://HOST:PORT/v1#NAME"));
+            }
+            (reached, id.to_owned())
+        } else {
+            let (provider, id) = self.split(name)?;
+            (self.own.providers.reach(&provider, &self.environment, &self.notices)?, id)
+        };
+        Ok(self.reached(name, id, reached))
+    }
+
+    /// The model of that id at that provider.
+    pub(crate) fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
+        let catalogue = self.catalogue();
+        let entry = catalogue.find(&id);
+        let prices = catalogue.prices(&reached.provider, &id);
+        Chosen { name: name.to_owned(), id, entry, prices, catalogue, reached }
+    }
+
+    /// What is known of models, the user's entries first.
+    pub(crate) fn catalogue(&self) -> Catalogue {
+        Catalogue::new(self.own.models.clone())
+    }
+
+    /// What a gateway is told.
+    pub(crate) fn gateway(&self) -> &GatewayKeys {
+        &self.own.gateway
+    }
+
+    /// Where spans of tasks are sent.
+    pub(crate) fn telemetry(&self) -> &TelemetryKeys {
+        &self.own.telemetry
+    }
+
+    /// All providers, for a list.
+    pub(crate) fn providers(&self) -> Vec<Row> {
+        self.own.providers.rows(&self.environment)
+    }
+
+    /// Where servers of this machine may be.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        self.own.providers.places(&self.environment)
+    }
+
+    /// The provider's name and the model's. A bare name is given to the provider that its beginning speaks of, or to the
+    /// one whose base URL is set.
+    fn split(&self, name: &str) -> Result<(String, String), SessionError> {
+        const BEGINNINGS: [(&str, &[&str]); 6] = [
+            ("anthropic", &["claude"]),
+            ("openai", &["gpt-", "o1", "o3", "o4", "chatgpt"]),
+            ("gemini", &["gemini-"]),
+            ("xai", &["grok-"]),
+            ("deepseek", &["deepseek-"]),
+            ("mistral", &["mistral-", "magistral-", "codestral-", "devstral-"]),
+        ];
+        if let Some((provider, id)) = name.split_once('/')
+            && !id.is_empty()
+            && self.own.providers.contains(provider)
+        {
+            return Ok((provider.to_owned(), id.to_owned()));
+        }
+        let speaks = |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
+        let spoken = BEGINNINGS.iter().find(speaks).map(|(provider, _)| *provider);
+        // OpenAI's address is often moved to a server of other models.
+        let moved = ["openai", "anthropic"].into_iter().find(|provider| providers::base_url_of(provider, &self.environment).is_some());
+        let whose = spoken.filter(|provider| matches!(*provider, "anthropic" | "openai")).or(moved).or(spoken);
+        match whose {
+            Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
+            _ => Err(SessionError::invalid(format!(
+                "the model `{name}` is unknown: write PROVIDER/NAME with one of {}",
+                self.own.providers.names().join(", ")
+            ))),
+        }
+    }
+}
+
+impl Chosen {
+    /// The model itself, which has opened nothing yet. `set_up` is applied to it, and to each that takes its place with a
+    /// new key.
+    pub(crate) fn model(&self, set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static) -> Renewing<HttpModel> {
+        let (Reached { provider, deadlines, retries, command }, catalogue) =
+            (self.reached.clone(), self.catalogue.clone());
+        let make = move |key: Option<Secret>| {
+            let model = HttpModel::new(Provider { key, ..provider.clone() });
+            set_up(model.deadlines(deadlines).retries(retries).catalogue(catalogue.clone()))
+        };
+        let model = Renewing::fixed(self.reached.provider.key.clone(), make);
+        match command {
+            Some(command) => model.with_renewal(move || Box::pin(command.clone().renew())),
+            None => model,
+        }
+    }
+
+    /// The model with the key at hand, which stays.
+    pub(crate) fn plain(&self) -> HttpModel {
+        let Reached { provider, deadlines, retries, .. } = self.reached.clone();
+        HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
+    }
+
+    /// How often a request is sent again, at most.
+    pub(crate) fn retries(&self) -> u32 {
+        self.reached.retries.limit
+    }
+
+    /// What its provider speaks.
+    pub(crate) fn spoken(&self) -> (Wire, Form) {
+        (self.reached.provider.wire, self.reached.provider.form.clone())
+    }
+
+    /// Whether a key that is refused is fetched anew.
+    pub(crate) fn renews(&self) -> bool {
+        self.reached.command.is_some()
+    }
+
+    /// The provider's name.
+    pub(crate) fn provider(&self) -> &str {
+        &self.reached.provider.name
+    }
+}
+
+/// The names of edit tools in the file.
+fn edit_tools(config: &Config) -> impl Iterator<Item = &String> {
+    config.own.models.iter().filter_map(|entry| entry.edit_tool.as_ref()).chain(&config.edit_tool)
+}
+
+/// Why a file cannot be used, without a line of it: the line may hold a key, in whatever place. Of values only plain words are said,
+/// such as `retry 0`, and those only where no secret belongs.
+fn unusable(path: &Path, text: &str, error: &toml::de::Error) -> SessionError {
+    let (line, column) = place(text, error.span().map_or(0, |span| span.start));
+    let values = toml::from_str::<toml::Table>(text).map(|table| secrets(&toml::Value::Table(table), false));
+    let message = values
+        .unwrap_or_default()
+        .iter()
+        .fold(error.message().to_owned(), |message, value| Secret::new(value).redact(&message));
+    let message = sabir_call::redact::text(&message);
+    SessionError::invalid(format!("{} cannot be used: line {line}, column {column}: {message}", path.display()))
+}
+
+/// The line and the column of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or_default();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (before.matches('\n').count() + 1, column)
+}
+
+/// The values that may be secrets, as text: all but plain words, and those too where the name of the key speaks of
+/// secrets. `inside`: that of a table around it does.
+fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
+    const NAMES: [&str; 7] = ["providers", "key", "token", "secret", "password", "auth", "header"];
+    let named = |name: &str| NAMES.iter().any(|part| name.to_ascii_lowercase().contains(part));
+    // No key is made of short words and small numbers alone.
+    let plain = |word: &str| {
+        let all = |is: fn(&u8) -> bool, most: usize| word.len() <= most && word.bytes().all(|byte| is(&byte));
+        all(u8::is_ascii_lowercase, 10) || all(u8::is_ascii_digit, 2)
+    };
+    let said = |text: &str| !inside && text.split(' ').all(plain);
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().flat_map(|(name, value)| secrets(value, inside || named(name))).collect()
+        }
+        toml::Value::Array(items) => items.iter().flat_map(|item| secrets(item, inside)).collect(),
+        toml::Value::String(text) if said(text) => Vec::new(),
+        toml::Value::String(text) => vec![text.clone(), format!("{text:?}").trim_matches('"').to_owned()],
+        other => vec![other.to_string()],
+    }
+}
+
+/// `90`, `90s`, `15m` or `2h`.
+pub(crate) fn duration(text: &str) -> Result<Duration, SessionError> {
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()).and_then(|at| text.split_at_checked(at)) {
+        Some((digits, "s")) => (digits, 1),
+        Some((digits, "m")) => (digits, 60),
+        Some((digits, "h")) => (digits, 3600),
+        None => (text, 1),
+        Some(_) => ("", 0),
+    };
+    let seconds = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
+    let seconds = seconds.filter(|seconds| (1..=LONGEST).contains(seconds));
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| SessionError::invalid(format!("`{text}` is no time: write 90, 90s, 15m or 2h, at most 720h")))
+}

@@ -1,0 +1,150 @@
+//! What may be done: the keys of the file for it, and the rules that they and the flags make.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sabir_agent::policy::{RuleKind, Rules};
+use serde::Deserialize;
+
+use super::meaning;
+use crate::spec::RuleSpec;
+use crate::error::SessionError;
+
+/// The keys.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RuleKeys {
+    approve: Vec<String>,
+    allow: Vec<String>,
+    ask: Vec<String>,
+    deny: Vec<String>,
+    /// The mode of tasks that name none.
+    pub(crate) mode: Option<String>,
+    /// Modes of the user's own.
+    pub(crate) modes: BTreeMap<String, ModeTable>,
+    /// The names of the files that say what is hidden.
+    pub(crate) ignore_files: Option<Vec<String>>,
+}
+
+/// A mode of the user's own; of a built-in one, its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModeTable {
+    pub(crate) about: String,
+    pub(crate) instructions: String,
+    pub(crate) tools: Vec<String>,
+    pub(crate) write: Vec<String>,
+    /// The model of tasks in it, as `--model` has it.
+    pub(crate) model: Option<String>,
+}
+
+/// What is wrong in the file: where, as the keys that lead there, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) keys: Vec<String>,
+    pub(crate) why: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(keys: &[&str], why: impl Into<String>) -> Self {
+        Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
+    }
+}
+
+impl RuleKeys {
+    /// Reads every rule of the file, for whichever folder it will hold.
+    pub(super) fn check(&self, home: Option<&Path>) -> Result<(), Wrong> {
+        let mut rules = Rules::default();
+        for (kind, name, patterns) in self.patterns() {
+            for (at, pattern) in patterns.iter().enumerate() {
+                add(&mut rules, kind, pattern, Path::new("/"), home)
+                    .map_err(|why| Wrong::new(&[name, &at.to_string()], format!("{name}: {why}")))?;
+            }
+        }
+        for (at, rule) in self.approve.iter().enumerate() {
+            approve(&mut rules, rule)
+                .map_err(|why| Wrong::new(&["approve", &at.to_string()], format!("approve: {why}")))?;
+        }
+        Ok(())
+    }
+
+    /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
+    /// something might be allowed.
+    pub(crate) fn rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<Rules, SessionError> {
+        let mut rules = Rules::default();
+        for ((kind, name, kept), given) in self.patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny]) {
+            for pattern in kept.iter().chain(given) {
+                add(&mut rules, kind, pattern, root, home).map_err(|why| SessionError::invalid(format!("{name}: {why}")))?;
+            }
+        }
+        for rule in self.approve.iter().chain(&flags.approve) {
+            approve(&mut rules, rule).map_err(|why| SessionError::invalid(format!("approve: {why}")))?;
+        }
+        Ok(rules)
+    }
+
+    /// The patterns, with their key.
+    fn patterns(&self) -> [(RuleKind, &'static str, &[String]); 3] {
+        [
+            (RuleKind::Allow, "allow", &self.allow),
+            (RuleKind::Ask, "ask", &self.ask),
+            (RuleKind::Deny, "deny", &self.deny),
+        ]
+    }
+}
+
+fn add(
+    rules: &mut Rules,
+    kind: RuleKind,
+    pattern: &str,
+    root: &Path,
+    home: Option<&Path>,
+) -> Result<(), String> {
+    meaning::of_rule(pattern).map_or(Ok(()), Err)?;
+    let forms = forms(pattern, root, home);
+    forms.iter().try_for_each(|form| rules.add(kind, form)).map_err(|error| error.to_string())
+}
+
+fn approve(rules: &mut Rules, rule: &str) -> Result<(), String> {
+    meaning::of_rule(rule).map_or(Ok(()), Err)?;
+    rules.approve(rule).map_err(|error| error.to_string())
+}
+
+/// The ways to write a path rule: as it is, from the home folder as an absolute path, and seen from the workspace if it lies in there.
+fn forms(pattern: &str, root: &Path, home: Option<&Path>) -> Vec<String> {
+    let Some(path) = pattern.trim().strip_prefix("path=").map(str::trim) else { return vec![pattern.to_owned()] };
+    let mut forms = vec![pattern.to_owned()];
+    let absolute = match (path.strip_prefix('~'), home.and_then(Path::to_str)) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        _ => path.to_owned(),
+    };
+    if absolute != path {
+        forms.push(format!("path={absolute}"));
+    }
+    if let Ok(inside) = Path::new(&absolute).strip_prefix(root)
+        && let Some(inside) = inside.to_str()
+    {
+        forms.push(format!("path=./{inside}"));
+    }
+    forms
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::forms;
+
+    #[test]
+    fn forms_of_path_rules() {
+        let check = |pattern: &str, expected: &[&str]| {
+            assert_eq!(forms(pattern, Path::new("/home/u/w"), Some(Path::new("/home/u"))), expected);
+        };
+        check("git push **", &["git push **"]);
+        check("path=src/**", &["path=src/**"]);
+        check("path=~/.aws/", &["path=~/.aws/", "path=/home/u/.aws/"]);
+        check("path=~/w/a/", &["path=~/w/a/", "path=/home/u/w/a/", "path=./a"]);
+        check("path=/home/u/w", &["path=/home/u/w", "path=./"]);
+        check("path=/etc/", &["path=/etc/"]);
+    }
+}

@@ -1,0 +1,44 @@
+//! The text of files that the user named. A configuration is a regular file of a bounded size.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::error::SessionError;
+
+/// No configuration has more; what has is another file, and would be taken apart for seconds.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Reads a text file that the user named.
+pub(crate) fn read_text(path: &Path) -> Result<String, SessionError> {
+    text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
+}
+
+/// The text of the file, and its mode. It is read more than once in the life of a command, and nothing may be waited for.
+pub(super) fn whole(path: &Path) -> Result<(String, u32), SessionError> {
+    let fail = |error| unreadable(path, &error);
+    let found = std::fs::metadata(path).map_err(fail)?;
+    if !found.is_file() && path != Path::new("/dev/null") {
+        let (shown, is) = (path.display(), if found.is_dir() { "a folder" } else { "not a regular file" });
+        return Err(SessionError::invalid(format!(
+            "{shown} cannot be read: it is {is}, and the configuration stands in a file; write it into one and name that"
+        )));
+    }
+    if found.len() > MAX_BYTES {
+        let (shown, size, most) = (path.display(), found.len() >> 20, MAX_BYTES >> 20);
+        return Err(SessionError::invalid(format!(
+            "{shown} cannot be used: it has {size} MiB, and a configuration at most {most} MiB; name another"
+        )));
+    }
+    let text = text_of(path, std::fs::read(path).map_err(fail)?)?;
+    Ok((text, found.permissions().mode()))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> SessionError {
+    SessionError::invalid(format!("{} cannot be read: {error}", path.display()))
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, SessionError> {
+    let text = String::from_utf8(bytes)
+        .map_err(|error| SessionError::invalid(format!("{} is no UTF-8 text: {error}", path.display())))?;
+    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+}

@@ -1,0 +1,45 @@
+//! Errors of sessions, their configuration and their tasks.
+
+use sabir_agent::TaskId;
+
+/// Why a session cannot be started, loaded or carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The request or the configuration cannot be used; the message says what to change.
+    #[error("{0}")]
+    Invalid(String),
+    /// No task has this id, or begins with it.
+    #[error("there is no task `{0}`; `sabir tasks` lists them")]
+    UnknownTask(String),
+    /// More than one task begins with this id.
+    #[error("`{name}` begins {count} tasks, among them {example}; give more of the name")]
+    AmbiguousTask {
+        /// What was asked for.
+        name: String,
+        /// How many tasks begin with it.
+        count: usize,
+        /// One of them.
+        example: TaskId,
+    },
+    /// The machine or the program failed: no thread, no file descriptors, an impossible state.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl SessionError {
+    /// An error that the user can put right by changing the request or the configuration.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid(message.into())
+    }
+
+    /// An error of the machine or of the program.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::Internal(message.into())
+    }
+
+    /// Whether the machine or the program is at fault, not the request.
+    pub fn is_internal(&self) -> bool {
+        matches!(self, Self::Internal(_))
+    }
+}

@@ -1,0 +1,347 @@
+//! Session events: owned, serializable, in one order for the task and all its subtasks.
+
+use std::sync::Arc;
+
+use sabir_agent::{Compaction, Filling, Moment, Question, Record, Start, TaskEvent, TaskId};
+use sabir_call::{
+    ArgForm, CallId, Certainty, Cut, Event, Fault, Mark, MarkRole, Opaque, Span, StopReason, Usage,
+};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::notice::Notice;
+use crate::setup::TaskEnd;
+
+/// Something that happened in a session.
+///
+/// As JSON, a record and a passing event have the form of `docs/events.md`; the others carry a `kind` of their own (`notice`, `state`, …).
+/// Events of a subtask carry its id in `task`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionEvent {
+    /// Counts the events of a session from 1.
+    pub sequence: u64,
+    /// The subtask that it comes from; `None` for the session's own task.
+    pub subtask: Option<Arc<SubtaskLabel>>,
+    /// What happened.
+    pub kind: SessionEventKind,
+}
+
+/// A subtask as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubtaskLabel {
+    /// Its id.
+    pub task: TaskId,
+    /// The mode that it began in.
+    pub mode: String,
+    /// How many tasks are above it; 1 for a subtask of the session's task.
+    pub depth: u32,
+}
+
+/// What happened in a session.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum SessionEventKind {
+    /// A record that the journal keeps.
+    Record(Arc<Record>),
+    /// The model is being asked.
+    Asking {
+        /// The turn, counted from 1.
+        turn: u32,
+        /// How full the context is, in percent, where its size is known.
+        full: Option<u64>,
+    },
+    /// A piece of the model's answer. Calls are not checked yet.
+    Delta(StreamEvent),
+    /// A piece of a running tool's output.
+    Output {
+        /// The call.
+        call: CallId,
+        /// The piece.
+        text: String,
+    },
+    /// The provider is asked again later, or something else comes first.
+    Waiting(WaitingEvent),
+    /// The user is asked. [`Command::Answer`](crate::Command::Answer) with this request answers.
+    Request {
+        /// Identifies the question.
+        request: RequestId,
+        /// The question.
+        question: Question,
+    },
+    /// A question needs no answer any more.
+    RequestClosed {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// What fills the context, as asked for.
+    ContextUsage(Filling),
+    /// What becomes of a compaction that was asked for.
+    CompactionStatus(Compaction),
+    /// Something the user should know.
+    Notice(Notice),
+    /// The session works, waits for the user, or is over.
+    State(SessionState),
+}
+
+/// A pause before a provider is asked again, or before something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingEvent {
+    /// Why.
+    pub reason: String,
+    /// For how long.
+    pub milliseconds: u64,
+    /// Which attempt failed, where a request is repeated.
+    pub attempt: Option<RetryAttempt>,
+}
+
+/// The failed attempt of a request that is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryAttempt {
+    /// Which attempt failed, counted from 1.
+    pub number: u32,
+    /// How many attempts there are at most.
+    pub limit: u32,
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// The task works, or waits for an answer.
+    Working,
+    /// The task has come to an end; a message continues it.
+    Idle(TaskEnd),
+    /// The session is over.
+    Ended(TaskEnd),
+}
+
+/// Identifies an open question: the task that asks, and the call it asks about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RequestId {
+    /// The task or subtask that asks.
+    pub task: TaskId,
+    /// The call; `None` for a question that is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+}
+
+/// Why a question is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// It was answered.
+    Answered,
+    /// What it was about is over, or was changed by something else.
+    Withdrawn,
+    /// Nobody answered in time: the answer is no.
+    TimedOut,
+}
+
+/// A session as it is when somebody begins to watch it.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionSnapshot {
+    /// How the task began.
+    pub start: Start,
+    /// Every record of the task so far, those before a resume included.
+    pub records: Vec<Arc<Record>>,
+    /// Notices so far.
+    pub notices: Vec<Notice>,
+    /// Questions that are open, the oldest first.
+    #[serde(skip)]
+    pub requests: Vec<(RequestId, Question)>,
+    /// What the session is doing.
+    #[serde(skip)]
+    pub state: SessionState,
+    /// The sequence number of the last event that the snapshot contains.
+    pub sequence: u64,
+}
+
+/// An [`Event`] of the model's answer that owns its text.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each variant and field is that of `sabir_call::Event` of the same name")]
+pub enum StreamEvent {
+    Source { text: String },
+    Text { text: String },
+    Thought { text: String },
+    Mark { role: MarkRole, dialect: Option<String>, span: Span, sure: Certainty, rule: &'static str },
+    CallStart { index: u32, id: Option<String>, name: String, dialect: Option<String>, at: usize, name_at: usize },
+    ArgStart { index: u32, name: String, form: ArgForm, at: usize },
+    ArgDelta { index: u32, text: String },
+    ArgEnd { index: u32, lead: String, at: usize },
+    CallEnd { index: u32, at: usize },
+    CallCut { index: u32, why: Cut, at: usize },
+    Fault(Box<Fault>),
+    Usage(Usage),
+    Stop { reason: StopReason, raw: String },
+    Opaque(Box<Opaque>),
+}
+
+impl From<Event<'_>> for StreamEvent {
+    fn from(event: Event<'_>) -> Self {
+        match event {
+            Event::Source { text } => Self::Source { text: text.to_owned() },
+            Event::Text { text } => Self::Text { text: text.to_owned() },
+            Event::Thought { text } => Self::Thought { text: text.to_owned() },
+            Event::Mark(Mark { role, dialect, span, sure, rule }) => {
+                Self::Mark { role, dialect: dialect.map(str::to_owned), span, sure, rule }
+            }
+            Event::CallStart { index, id, name, dialect, at, name_at } => Self::CallStart {
+                index,
+                id: id.map(str::to_owned),
+                name: name.to_owned(),
+                dialect: dialect.map(str::to_owned),
+                at,
+                name_at,
+            },
+            Event::ArgStart { index, name, form, at } => Self::ArgStart { index, name: name.to_owned(), form, at },
+            Event::ArgDelta { index, text } => Self::ArgDelta { index, text: text.to_owned() },
+            Event::ArgEnd { index, lead, at } => Self::ArgEnd { index, lead: lead.to_owned(), at },
+            Event::CallEnd { index, at } => Self::CallEnd { index, at },
+            Event::CallCut { index, why, at } => Self::CallCut { index, why, at },
+            Event::Fault(fault) => Self::Fault(Box::new(fault.clone())),
+            Event::Usage(usage) => Self::Usage(usage),
+            Event::Stop { reason, raw } => Self::Stop { reason, raw: raw.to_owned() },
+            Event::Opaque(opaque) => Self::Opaque(Box::new(opaque.clone())),
+        }
+    }
+}
+
+impl StreamEvent {
+    /// The event, borrowed.
+    pub fn as_event(&self) -> Event<'_> {
+        match self {
+            Self::Source { text } => Event::Source { text },
+            Self::Text { text } => Event::Text { text },
+            Self::Thought { text } => Event::Thought { text },
+            Self::Mark { role, dialect, span, sure, rule } => {
+                Event::Mark(Mark { role: *role, dialect: dialect.as_deref(), span: *span, sure: *sure, rule })
+            }
+            Self::CallStart { index, id, name, dialect, at, name_at } => Event::CallStart {
+                index: *index,
+                id: id.as_deref(),
+                name,
+                dialect: dialect.as_deref(),
+                at: *at,
+                name_at: *name_at,
+            },
+            Self::ArgStart { index, name, form, at } => {
+                Event::ArgStart { index: *index, name, form: *form, at: *at }
+            }
+            Self::ArgDelta { index, text } => Event::ArgDelta { index: *index, text },
+            Self::ArgEnd { index, lead, at } => Event::ArgEnd { index: *index, lead, at: *at },
+            Self::CallEnd { index, at } => Event::CallEnd { index: *index, at: *at },
+            Self::CallCut { index, why, at } => Event::CallCut { index: *index, why: *why, at: *at },
+            Self::Fault(fault) => Event::Fault(fault),
+            Self::Usage(usage) => Event::Usage(*usage),
+            Self::Stop { reason, raw } => Event::Stop { reason: *reason, raw },
+            Self::Opaque(opaque) => Event::Opaque(opaque),
+        }
+    }
+}
+
+impl SessionEventKind {
+    /// The kind of a task event.
+    pub(crate) fn of_task_event(event: TaskEvent<'_>, task: &TaskId) -> Option<Self> {
+        Some(match event {
+            TaskEvent::Record(record) => Self::Record(Arc::new(record.clone())),
+            TaskEvent::Moment(Moment::Asking { turn, full }) => Self::Asking { turn, full },
+            TaskEvent::Moment(Moment::Delta(event)) => Self::Delta(event.into()),
+            TaskEvent::Moment(Moment::Output { call, text }) => {
+                Self::Output { call: call.clone(), text: text.to_owned() }
+            }
+            TaskEvent::Moment(Moment::Waiting { reason, milliseconds }) => {
+                Self::Waiting(WaitingEvent { reason: reason.to_owned(), milliseconds, attempt: None })
+            }
+            TaskEvent::Moment(Moment::Question(question)) => Self::Request {
+                request: RequestId { task: task.clone(), call: question.call().cloned() },
+                question: question.clone(),
+            },
+            TaskEvent::Moment(_) => return None,
+        })
+    }
+
+    /// The same as a task event, where it is one.
+    pub fn as_task_event(&self) -> Option<TaskEvent<'_>> {
+        Some(match self {
+            Self::Record(record) => TaskEvent::Record(record),
+            Self::Asking { turn, full } => TaskEvent::Moment(Moment::Asking { turn: *turn, full: *full }),
+            Self::Delta(event) => TaskEvent::Moment(Moment::Delta(event.as_event())),
+            Self::Output { call, text } => TaskEvent::Moment(Moment::Output { call, text }),
+            Self::Waiting(waiting) => {
+                TaskEvent::Moment(Moment::Waiting { reason: &waiting.reason, milliseconds: waiting.milliseconds })
+            }
+            Self::Request { question, .. } => TaskEvent::Moment(Moment::Question(question)),
+            _ => return None,
+        })
+    }
+}
+
+impl Serialize for SessionEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct TaskEventLine<'a> {
+            #[serde(flatten)]
+            event: TaskEvent<'a>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            task: Option<&'a TaskId>,
+            sequence: u64,
+        }
+        let task = self.subtask.as_ref().map(|label| &label.task);
+        if let Some(event) = self.kind.as_task_event() {
+            // The record of a start names its task itself.
+            let is_named = matches!(event, TaskEvent::Record(Record::Started(_)));
+            let task = task.filter(|_| !is_named);
+            return TaskEventLine { event, task, sequence: self.sequence }.serialize(serializer);
+        }
+        let mut map = serializer.serialize_map(None)?;
+        match &self.kind {
+            SessionEventKind::RequestClosed { request, reason } => {
+                map.serialize_entry("kind", "request_closed")?;
+                map.serialize_entry("request", request)?;
+                map.serialize_entry("reason", reason)?;
+            }
+            SessionEventKind::ContextUsage(filling) => {
+                map.serialize_entry("kind", "context_usage")?;
+                map.serialize_entry("tokens", &filling.tokens)?;
+                map.serialize_entry("window", &filling.window)?;
+                map.serialize_entry("percent", &filling.percent())?;
+            }
+            SessionEventKind::CompactionStatus(status) => {
+                map.serialize_entry("kind", "compaction_status")?;
+                let status = match status {
+                    Compaction::Nothing => "nothing",
+                    Compaction::Now => "now",
+                    Compaction::Later => "later",
+                };
+                map.serialize_entry("status", status)?;
+            }
+            SessionEventKind::Notice(notice) => {
+                map.serialize_entry("kind", "notice")?;
+                map.serialize_entry("notice", notice)?;
+            }
+            SessionEventKind::State(state) => {
+                map.serialize_entry("kind", "state")?;
+                let (name, end) = match state {
+                    SessionState::Working => ("working", None),
+                    SessionState::Idle(end) => ("idle", Some(end)),
+                    SessionState::Ended(end) => ("ended", Some(end)),
+                };
+                map.serialize_entry("state", name)?;
+                if let Some(end) = end {
+                    map.serialize_entry("outcome", &end.outcome)?;
+                    map.serialize_entry("message", &end.message)?;
+                }
+            }
+            _ => {}
+        }
+        if let Some(task) = task {
+            map.serialize_entry("task", task)?;
+        }
+        map.serialize_entry("sequence", &self.sequence)?;
+        map.end()
+    }
+}

@@ -1,0 +1,227 @@
+//! The host: what the surroundings of sessions provide. One per process; it starts, loads, forks and lists tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sabir_agent::{Origin, Outcome, Record, Start, TaskId};
+use sabir_journal::{Entry, Summary};
+
+use crate::command::UserMessage;
+use crate::config::Config;
+use crate::environment::Environment;
+use crate::error::SessionError;
+use crate::hub::EventHub;
+use crate::loading::{self, LoadedSession};
+use crate::locked;
+use crate::notice::NoticeTopic;
+use crate::session::Session;
+use crate::setup;
+use crate::spec::{RecordMode, SessionSpec};
+
+/// Starts, loads, forks and lists tasks. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Host {
+    environment: Arc<Environment>,
+}
+
+/// Selects tasks for a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskFilter {
+    /// Only tasks of this folder.
+    pub workspace: Option<PathBuf>,
+    /// Leaves out tasks that were completed.
+    pub unfinished_only: bool,
+    /// Leaves out subtasks and imported histories.
+    pub own_only: bool,
+}
+
+impl Host {
+    /// A host in that environment.
+    pub fn new(environment: Environment) -> Self {
+        Self { environment: Arc::new(environment) }
+    }
+
+    /// The environment.
+    pub fn environment(&self) -> &Arc<Environment> {
+        &self.environment
+    }
+
+    /// Starts a new task. Must be called within a tokio runtime, which drives it.
+    ///
+    /// # Errors
+    /// When the spec or the configuration cannot be used, or the journal cannot be made.
+    pub async fn start(&self, spec: SessionSpec, first: UserMessage) -> Result<Session, SessionError> {
+        let hub = EventHub::new();
+        let loaded = match spec.record.clone() {
+            RecordMode::Replay(file) => loading::replay_new(self, &spec, &file, first, &hub)?,
+            _ => loading::create(self, &spec, first, &hub)?,
+        };
+        Ok(self.spawn(loaded, hub))
+    }
+
+    /// Loads a task to continue it; `message` is said to the model first. A completed task needs one.
+    ///
+    /// # Errors
+    /// When there is no such task, another process works on it, or it cannot be continued.
+    pub async fn load(
+        &self,
+        task: &TaskId,
+        spec: SessionSpec,
+        message: Option<UserMessage>,
+    ) -> Result<Session, SessionError> {
+        let hub = EventHub::new();
+        let loaded = loading::resume(self, task, &spec, message, &hub)?;
+        Ok(self.spawn(loaded, hub))
+    }
+
+    /// Continues the task of a recording of a resumed task, from the recording alone.
+    ///
+    /// # Errors
+    /// When the recording cannot be played.
+    pub async fn replay_resumed(
+        &self,
+        file: &Path,
+        task: Option<&str>,
+        spec: SessionSpec,
+        message: Option<String>,
+    ) -> Result<Session, SessionError> {
+        let hub = EventHub::new();
+        let loaded = loading::replay_resumed(self, &spec, file, task, message, &hub)?;
+        Ok(self.spawn(loaded, hub))
+    }
+
+    /// Starts a new task with the first records of another, which stays as it is. `at` counts records from 1; without it all are taken.
+    ///
+    /// # Errors
+    /// When there is no such task or record, or the new task cannot be made.
+    pub fn fork(&self, task: &TaskId, at: Option<usize>, spec: &SessionSpec) -> Result<TaskId, SessionError> {
+        let (mut entries, _) = sabir_journal::read(&self.environment.tasks_folder()?, task)
+            .map_err(|error| SessionError::invalid(error.to_string()))?;
+        let count = entries.len();
+        let at = at.unwrap_or(count);
+        if at == 0 || at > count {
+            let records = if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
+            return Err(SessionError::invalid(format!(
+                "the task {task} has {records}; `sabir log {task}` shows them"
+            )));
+        }
+        entries.truncate(at);
+        let Some(Record::Started(start)) = entries.first().map(|entry| &entry.record) else {
+            return Err(SessionError::invalid(format!(
+                "the journal of {task} does not begin with the start of a task"
+            )));
+        };
+        let id = self.new_task_id();
+        let start = Start {
+            task: id.clone(),
+            from: Some(Origin::Fork { task: task.clone(), record: at as u64 }),
+            ..self.forked_start(start.clone(), spec)?
+        };
+        if entries.last().is_some_and(|last| matches!(last.record, Record::Ended { .. })) {
+            entries.pop();
+        }
+        let first = Entry { at: self.environment.now_milliseconds(), record: Record::Started(start) };
+        entries.splice(..1, [first]);
+        sabir_journal::write(&self.environment.tasks_folder()?, &id, &entries)
+            .map_err(|error| SessionError::internal(error.to_string()))?;
+        Ok(id)
+    }
+
+    /// The start of a fork: what the spec does not change stays.
+    fn forked_start(&self, start: Start, spec: &SessionSpec) -> Result<Start, SessionError> {
+        let config = self.load_config(spec.config.as_deref())?;
+        let chosen = config.choose(spec.model.as_deref().or(Some(&start.model)))?;
+        let protocol = locked::protocol(spec.protocol.as_deref(), Some(start.protocol), &chosen)?;
+        let edit_tool = match &spec.edit_tool {
+            Some(wanted) => Some(locked::edit_tool(Some(wanted), &chosen)?.name().to_owned()),
+            None => start.edit_tool,
+        };
+        let folder = spec.workspace.as_deref().unwrap_or(Path::new(&start.workspace));
+        let workspace = std::fs::canonicalize(folder).map_err(|error| {
+            let shown = folder.display();
+            SessionError::invalid(format!(
+                "the folder {shown} cannot be opened: {error}; give the one to work in with -C"
+            ))
+        })?;
+        Ok(Start {
+            workspace: workspace.display().to_string(),
+            model: chosen.name,
+            protocol,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            edit_tool,
+            mode: spec.mode.clone().or(start.mode),
+            ..start
+        })
+    }
+
+    /// Lists tasks, the newest first. Journals that cannot be read are left out.
+    ///
+    /// # Errors
+    /// When the folder of journals cannot be read.
+    pub fn list(&self, filter: &TaskFilter) -> Result<Vec<Summary>, SessionError> {
+        let folder = self.environment.tasks_folder()?;
+        let all = sabir_journal::list(&folder).map_err(|error| SessionError::internal(error.to_string()))?;
+        let is_wanted = |summary: &Summary| {
+            let is_foreign = matches!(summary.from, Some(Origin::Import { .. } | Origin::Subtask { .. }));
+            let is_elsewhere =
+                filter.workspace.as_ref().is_some_and(|workspace| Path::new(&summary.workspace) != workspace);
+            let is_finished = summary.ended == Some(Outcome::Completed);
+            !(filter.own_only && is_foreign || is_elsewhere || filter.unfinished_only && is_finished)
+        };
+        Ok(all.into_iter().filter_map(|listed| listed.summary.ok()).filter(is_wanted).collect())
+    }
+
+    /// Finds the task whose id is, or begins with, `name`.
+    ///
+    /// # Errors
+    /// When there is none, or more than one.
+    pub fn find_task(&self, name: &str) -> Result<TaskId, SessionError> {
+        setup::find_task(&self.environment.tasks_folder()?, name)
+    }
+
+    /// The newest task of a folder that did not complete.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn newest_unfinished(&self, workspace: &Path) -> Result<TaskId, SessionError> {
+        let here = std::fs::canonicalize(workspace).map_err(|error| {
+            SessionError::invalid(format!("the folder {} cannot be opened: {error}", workspace.display()))
+        })?;
+        let filter = TaskFilter { workspace: Some(here), unfinished_only: true, own_only: true };
+        let newest = self.list(&filter)?.into_iter().next();
+        newest.map(|summary| summary.id).ok_or_else(|| {
+            SessionError::invalid("there is no task that could be resumed in this folder; `sabir tasks` lists all")
+        })
+    }
+
+    /// A new id that no task has.
+    pub fn new_task_id(&self) -> TaskId {
+        TaskId::new(self.environment.unique_id().to_string())
+    }
+
+    /// Loads the configuration: the named file, or the user's. Notices are discarded.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn load_config(&self, named: Option<&Path>) -> Result<Config, SessionError> {
+        Config::load(&self.environment, named, &crate::notice::NoticeSink::default())
+    }
+
+    /// Loads a task of a running session again, with another spec.
+    pub(crate) fn reload(
+        &self,
+        task: &TaskId,
+        spec: &SessionSpec,
+        hub: &EventHub,
+    ) -> Result<LoadedSession, SessionError> {
+        loading::resume_idle(self, task, spec, hub)
+    }
+
+    fn spawn(&self, loaded: LoadedSession, hub: EventHub) -> Session {
+        if loaded.setup.resources.keeper.is_none() {
+            let text = "checkpoints are off: `sabir undo` cannot go back on what this task changes";
+            loaded.config.notices.send(NoticeTopic::Checkpoints, text);
+        }
+        Session::spawn(self.clone(), loaded, hub)
+    }
+}

@@ -1,0 +1,330 @@
+//! The hub of a session: tasks publish events to it, front ends subscribe to it, and commands find their task through it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sabir_agent::{Aside, Heard, Question, Record, Reply, Speaker, Start, TaskEvent, TaskId, User};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use crate::command::Rejected;
+use crate::event::{
+    CloseReason, RequestId, SessionEvent, SessionEventKind, SessionSnapshot, SessionState, SubtaskLabel,
+};
+use crate::notice::{Notice, NoticeSink};
+
+/// Connects the tasks of a session with those who watch and command it. Clones are the same hub.
+#[derive(Clone)]
+pub(crate) struct EventHub(Arc<Mutex<HubState>>);
+
+struct HubState {
+    sequence: u64,
+    start: Option<Start>,
+    records: Vec<Arc<Record>>,
+    notices: Vec<Notice>,
+    requests: Vec<OpenRequest>,
+    inboxes: Vec<TaskInbox>,
+    subscribers: Vec<UnboundedSender<Arc<SessionEvent>>>,
+    state: SessionState,
+    /// Whether nobody can be asked any more.
+    is_detached: bool,
+}
+
+/// A question that has no answer yet.
+struct OpenRequest {
+    id: RequestId,
+    question: Question,
+    /// Takes the answer; `None` while the driver does not wait for it.
+    answer: Option<oneshot::Sender<Reply>>,
+}
+
+/// Where a task at work hears what is said to it.
+struct TaskInbox {
+    task: TaskId,
+    sender: UnboundedSender<Heard>,
+}
+
+/// The hub as one task sees it: the front end that the driver shows events to and asks.
+pub(crate) struct HubFrontEnd {
+    hub: EventHub,
+    task: TaskId,
+    subtask: Option<Arc<SubtaskLabel>>,
+    commands: Option<UnboundedReceiver<Heard>>,
+    /// How long an approval waits for its answer.
+    answer_limit: Option<Duration>,
+}
+
+/// A stream of session events. Dropping it ends the subscription.
+#[derive(Debug)]
+pub struct Subscription {
+    snapshot: Option<Box<SessionSnapshot>>,
+    events: UnboundedReceiver<Arc<SessionEvent>>,
+}
+
+/// What a subscriber gets.
+#[derive(Debug, Clone)]
+pub enum SessionUpdate {
+    /// The session as it was when the subscription began; always the first update.
+    Snapshot(Box<SessionSnapshot>),
+    /// An event.
+    Event(Arc<SessionEvent>),
+}
+
+impl Subscription {
+    /// The next update; `None` once the session is over and everything was delivered. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<SessionUpdate> {
+        if let Some(snapshot) = self.snapshot.take() {
+            return Some(SessionUpdate::Snapshot(snapshot));
+        }
+        self.events.recv().await.map(SessionUpdate::Event)
+    }
+
+    /// The next update if one has already happened.
+    pub fn try_next(&mut self) -> Option<SessionUpdate> {
+        if let Some(snapshot) = self.snapshot.take() {
+            return Some(SessionUpdate::Snapshot(snapshot));
+        }
+        self.events.try_recv().ok().map(SessionUpdate::Event)
+    }
+}
+
+impl EventHub {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(HubState {
+            sequence: 0,
+            start: None,
+            records: Vec::new(),
+            notices: Vec::new(),
+            requests: Vec::new(),
+            inboxes: Vec::new(),
+            subscribers: Vec::new(),
+            state: SessionState::Working,
+            is_detached: false,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HubState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sink whose notices become events of the session.
+    pub(crate) fn notice_sink(&self) -> NoticeSink {
+        let hub = self.clone();
+        NoticeSink::new(move |notice| {
+            let mut state = hub.lock();
+            state.notices.push(notice.clone());
+            state.publish(None, SessionEventKind::Notice(notice));
+        })
+    }
+
+    /// Takes over how the task began and the records that it had before this session.
+    pub(crate) fn set_history(&self, start: Start, records: Vec<Record>) {
+        let mut state = self.lock();
+        state.start = Some(start);
+        state.records = records.into_iter().map(Arc::new).collect();
+    }
+
+    pub(crate) fn publish(&self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
+        self.lock().publish(subtask, kind);
+    }
+
+    pub(crate) fn set_state(&self, session_state: SessionState) {
+        let mut state = self.lock();
+        state.state = session_state.clone();
+        state.publish(None, SessionEventKind::State(session_state));
+    }
+
+    /// Ends all subscriptions after what was published.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.inboxes.clear();
+        state.subscribers.clear();
+    }
+
+    pub(crate) fn subscribe(&self) -> Subscription {
+        let (sender, events) = unbounded_channel();
+        let mut state = self.lock();
+        let snapshot = state.start.clone().map(|start| {
+            Box::new(SessionSnapshot {
+                start,
+                records: state.records.clone(),
+                notices: state.notices.clone(),
+                requests: state.requests.iter().map(|open| (open.id.clone(), open.question.clone())).collect(),
+                state: state.state.clone(),
+                sequence: state.sequence,
+            })
+        });
+        // A session that is over publishes nothing any more: the stream ends after the snapshot.
+        if !matches!(state.state, SessionState::Ended(_)) {
+            state.subscribers.push(sender);
+        }
+        Subscription { snapshot, events }
+    }
+
+    /// The front end of a task. `subtask` labels one; the session's own task has none.
+    pub(crate) fn front_end(
+        &self,
+        task: &TaskId,
+        subtask: Option<SubtaskLabel>,
+        answer_limit: Option<Duration>,
+    ) -> HubFrontEnd {
+        let (sender, commands) = unbounded_channel();
+        let mut state = self.lock();
+        if state.is_detached {
+            _ = sender.send(Heard::Left);
+        }
+        // A run that follows another of the same task takes its place.
+        state.inboxes.retain(|inbox| inbox.task != *task);
+        state.inboxes.push(TaskInbox { task: task.clone(), sender });
+        drop(state);
+        HubFrontEnd {
+            hub: self.clone(),
+            task: task.clone(),
+            subtask: subtask.map(Arc::new),
+            commands: Some(commands),
+            answer_limit,
+        }
+    }
+
+    /// Passes something on to a task at work.
+    pub(crate) fn tell(&self, task: &TaskId, heard: Heard) -> Result<(), Rejected> {
+        let state = self.lock();
+        let inbox = state.inboxes.iter().find(|inbox| inbox.task == *task);
+        let inbox = inbox.ok_or_else(|| Rejected::NoSuchTask(task.clone()))?;
+        inbox.sender.send(heard).map_err(|_| Rejected::NoSuchTask(task.clone()))
+    }
+
+    /// Tells every task, and those that are still to come, that nobody can be asked.
+    pub(crate) fn detach(&self) {
+        let mut state = self.lock();
+        state.is_detached = true;
+        state.inboxes.iter().for_each(|inbox| _ = inbox.sender.send(Heard::Left));
+    }
+
+    /// Answers an open question.
+    pub(crate) fn answer(&self, request: &RequestId, reply: Reply) -> Result<(), Rejected> {
+        let mut state = self.lock();
+        let unknown = || Rejected::NoSuchRequest(request.clone());
+        let open = state.requests.iter_mut().find(|open| open.id == *request).ok_or_else(unknown)?;
+        let answer = open.answer.take().ok_or_else(unknown)?;
+        answer.send(reply).map_err(|_| unknown())
+    }
+}
+
+impl HubState {
+    fn publish(&mut self, subtask: Option<Arc<SubtaskLabel>>, kind: SessionEventKind) {
+        self.sequence += 1;
+        if self.subscribers.is_empty() {
+            return;
+        }
+        let event = Arc::new(SessionEvent { sequence: self.sequence, subtask, kind });
+        self.subscribers.retain(|subscriber| subscriber.send(Arc::clone(&event)).is_ok());
+    }
+
+    /// Removes the open question of a task, if it has one.
+    fn close_request(&mut self, task: &TaskId, subtask: Option<Arc<SubtaskLabel>>, reason: CloseReason) {
+        let Some(at) = self.requests.iter().position(|open| open.id.task == *task) else { return };
+        let request = self.requests.remove(at).id;
+        self.publish(subtask, SessionEventKind::RequestClosed { request, reason });
+    }
+}
+
+impl HubFrontEnd {
+    async fn wait_for_answer(&mut self, question: &Question) -> Reply {
+        let id = RequestId { task: self.task.clone(), call: question.call().cloned() };
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.hub.lock();
+            match state.requests.iter_mut().find(|open| open.id == id) {
+                Some(open) => open.answer = Some(sender),
+                None => {
+                    state.requests.push(OpenRequest { id, question: question.clone(), answer: Some(sender) });
+                }
+            }
+        }
+        let limit = self.answer_limit.filter(|_| matches!(question, Question::Approval { .. }));
+        let answered = async {
+            match receiver.await {
+                Ok(reply) => reply,
+                // The session is gone; nobody will answer.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let Some(limit) = limit else {
+            let reply = answered.await;
+            self.close_request(CloseReason::Answered);
+            return reply;
+        };
+        match tokio::time::timeout(limit, answered).await {
+            Ok(reply) => {
+                self.close_request(CloseReason::Answered);
+                reply
+            }
+            Err(_) => {
+                self.close_request(CloseReason::TimedOut);
+                Reply::No(format!("nobody answered within {} seconds", limit.as_secs()))
+            }
+        }
+    }
+
+    fn close_request(&self, reason: CloseReason) {
+        self.hub.lock().close_request(&self.task, self.subtask.clone(), reason);
+    }
+}
+
+impl User for HubFrontEnd {
+    fn show(&mut self, event: TaskEvent<'_>) {
+        let mut state = self.hub.lock();
+        let is_said = matches!(event, TaskEvent::Record(Record::Said { by: Speaker::User, .. }));
+        let is_question = matches!(event, TaskEvent::Moment(sabir_agent::Moment::Question(_)));
+        // A message beside an open question leaves it open; anything else means that it is over.
+        if !is_said {
+            state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
+        }
+        if self.subtask.is_none()
+            && let TaskEvent::Record(record) = event
+        {
+            let record = Arc::new(record.clone());
+            state.records.push(Arc::clone(&record));
+            state.publish(None, SessionEventKind::Record(record));
+            return;
+        }
+        if state.subscribers.is_empty() && !is_question {
+            state.sequence += 1;
+            return;
+        }
+        let Some(kind) = SessionEventKind::of_task_event(event, &self.task) else { return };
+        if let SessionEventKind::Request { request, question } = &kind {
+            state.requests.push(OpenRequest { id: request.clone(), question: question.clone(), answer: None });
+        }
+        state.publish(self.subtask.clone(), kind);
+    }
+
+    fn tell(&mut self, aside: Aside<'_>) {
+        let kind = match aside {
+            Aside::Filling(filling) => SessionEventKind::ContextUsage(filling.clone()),
+            Aside::Compaction(compaction) => SessionEventKind::CompactionStatus(compaction),
+        };
+        self.hub.publish(self.subtask.clone(), kind);
+    }
+
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.commands.take()
+    }
+
+    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        Box::pin(self.wait_for_answer(question))
+    }
+}
+
+impl Drop for HubFrontEnd {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        state.close_request(&self.task, self.subtask.clone(), CloseReason::Withdrawn);
+        if self.subtask.is_some() {
+            state.inboxes.retain(|inbox| inbox.task != self.task);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Keys that a command prints, such as `pass show openai`.
+//!
+//! The command is run without a shell's reading of its words, without standard input and terminal, in the root folder, with
+//! the whole environment: it is the user's own. What it says on standard error is passed on; what it prints is the key, and is
+//! never shown. In one process it is run once, and once more each time a provider refuses a key that it took before.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sabir_model::Secret;
+use sabir_workspace::{Command, End, Stream, Workspace};
+
+use crate::environment::Environment;
+use crate::notice::{NoticeSink, NoticeTopic};
+
+/// The most bytes that a command may print.
+const MAX_KEY: usize = 16 << 10;
+
+/// Caches the keys that commands have printed, by command. Clones share the cache.
+#[derive(Clone, Default)]
+pub(crate) struct PrintedKeys(Arc<Mutex<BTreeMap<Vec<String>, Secret>>>);
+
+impl std::fmt::Debug for PrintedKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PrintedKeys")
+    }
+}
+
+/// A command that prints a provider's key.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyCommand {
+    /// The provider's name, for messages.
+    pub(crate) provider: String,
+    /// The program and its arguments.
+    pub(crate) words: Vec<String>,
+    /// The longest that it may take.
+    pub(crate) limit: Duration,
+    /// Variables, the helper program, and keys that were printed before.
+    pub(crate) environment: Arc<Environment>,
+    /// Gets what the command writes to standard error.
+    pub(crate) notices: NoticeSink,
+}
+
+impl KeyCommand {
+    /// The key, printed now or earlier in this process.
+    pub(crate) fn key(&self) -> Result<Secret, String> {
+        // Held while the command runs, so that nobody runs it a second time.
+        let mut printed = self.environment.printed_keys.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = printed.get(&self.words) {
+            return Ok(key.clone());
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| self.words_for(&format!("cannot be run: {error}")))?;
+        let key = runtime.block_on(self.clone().renew())?;
+        printed.insert(self.words.clone(), key.clone());
+        Ok(key)
+    }
+
+    /// Runs the command.
+    pub(crate) async fn renew(self) -> Result<Secret, String> {
+        let quoted: Vec<_> = self.words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+        let helper = self.environment.helper_program.clone();
+        let environment = self.environment.all_variables();
+        let command = Command::new(format!("exec {}", quoted.join(" ")), helper)
+            .env(environment)
+            .timeout(self.limit)
+            .captured_bytes(0, 0);
+        let cannot = |error: sabir_workspace::WorkspaceError| self.words_for(&format!("cannot be run: {error}"));
+        let root = Workspace::open(Path::new("/")).map_err(cannot)?;
+        let mut printed = Vec::new();
+        let ended = command.run(&root, |stream, bytes| match stream {
+            Stream::Stdout if printed.len() <= MAX_KEY => printed.extend_from_slice(bytes),
+            Stream::Stdout => {}
+            Stream::Stderr => self.notices.send(NoticeTopic::KeyCommand, String::from_utf8_lossy(bytes).trim_end()),
+        });
+        match ended.await.map_err(cannot)?.end {
+            End::Exited(0) => self.read(&printed),
+            End::Exited(code) => Err(self.words_for(&format!("ended with code {code}"))),
+            End::TimedOut => Err(self.words_for(&format!("did not end within {} seconds", self.limit.as_secs()))),
+            _ => Err(self.words_for("was ended by a signal")),
+        }
+    }
+
+    /// The first line of what was printed: password managers put notes behind it.
+    fn read(&self, printed: &[u8]) -> Result<Secret, String> {
+        if printed.len() > MAX_KEY {
+            return Err(self.words_for("printed more than a key"));
+        }
+        let text = std::str::from_utf8(printed).map_err(|_| self.words_for("printed no UTF-8 text"))?;
+        let key = Secret::new(text.lines().next().unwrap_or_default());
+        if key.is_empty() { Err(self.words_for("printed no key on its first line")) } else { Ok(key) }
+    }
+
+    /// Names the program alone: an argument may be a secret.
+    fn words_for(&self, what: &str) -> String {
+        let program = self.words.first().map_or("", String::as_str);
+        format!("the api_key_command of {} (`{program}`) {what}", self.provider)
+    }
+}

@@ -1,0 +1,451 @@
+//! Loads what a session needs: for a new task, a resumed one, and a recorded one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sabir_agent::{Cancel, Household, Origin, Record, ReplayError, Start, SubtaskLimits, Task, TaskId};
+use sabir_call::{Image, Model};
+use sabir_journal::Journal;
+use sabir_model::{Cassette, HttpModel, Renewing};
+use sabir_tools::EditTool;
+use sabir_workspace::{Level, Sandbox};
+
+use crate::command::UserMessage;
+use crate::config::{Chosen, Config};
+use crate::dialect_tables;
+use crate::error::SessionError;
+use crate::host::Host;
+use crate::hub::EventHub;
+use crate::locked;
+use crate::modes::{self, Begun, Routed};
+use crate::notice::NoticeTopic;
+use crate::pictures::Sight;
+use crate::recording::{self, Nowhere, Tape, Told};
+use crate::setup::{self, NewTaskPlan, OpenedTask, TaskSetup, ToolResources};
+use crate::spec::{RecordMode, SessionSpec};
+use crate::subtasks::{self, Family, publish_retry};
+use crate::telemetry;
+
+/// Everything that a session drives.
+pub(crate) struct LoadedSession {
+    pub(crate) spec: SessionSpec,
+    pub(crate) config: Arc<Config>,
+    pub(crate) setup: TaskSetup,
+    pub(crate) opened: OpenedTask,
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) tape: Tape,
+    /// What is said to the model when the task continues.
+    pub(crate) words: Option<String>,
+    /// Pictures that go with it.
+    pub(crate) images: Vec<Image>,
+}
+
+/// What decides whether a task can start subtasks, and what they would need.
+struct SubtaskRequest<'a> {
+    spec: &'a SessionSpec,
+    config: &'a Arc<Config>,
+    workspace: PathBuf,
+    journals: PathBuf,
+    /// The name of the model, as the user gives it.
+    model: &'a str,
+    /// How many tasks are above it.
+    depth: u32,
+    /// Whether it has started some.
+    has_started: bool,
+    hub: &'a EventHub,
+}
+
+impl SubtaskRequest<'_> {
+    /// What starts subtasks, where the user wants them or the task has them.
+    fn spawner(self, task: &TaskId, mode: &modes::Now) -> Result<Option<Arc<dyn Household>>, SessionError> {
+        let keys = &self.config.limits.subtasks;
+        let levels = keys.depth.unwrap_or(SubtaskLimits::default().depth);
+        // A mode that changes nothing itself is nothing without them.
+        let is_wanted = self.spec.subtasks.offered || self.has_started || modes::name(mode) == modes::ORCHESTRATOR;
+        if !(is_wanted || keys.offered == Some(true)) || levels <= self.depth {
+            return Ok(None);
+        }
+        if matches!(self.spec.record, RecordMode::Record(_)) {
+            let why = "a recording holds one task: --record and subtasks do not go together";
+            if is_wanted {
+                return Err(SessionError::invalid(why));
+            }
+            self.config.notices.send(NoticeTopic::Subtasks, format!("{why}, so none are offered"));
+            return Ok(None);
+        }
+        let family = Family {
+            spec: self.spec.clone(),
+            config: Arc::clone(self.config),
+            workspace: self.workspace,
+            journals: self.journals,
+            model: self.model.to_owned(),
+            hub: self.hub.clone(),
+        };
+        Ok(Some(Arc::new(family).children(task, mode, self.depth)))
+    }
+}
+
+/// Loads the configuration and the dialect files of a spec; notices go to the hub.
+fn load_config(host: &Host, spec: &SessionSpec, hub: &EventHub) -> Result<Arc<Config>, SessionError> {
+    let config = Config::load(host.environment(), spec.config.as_deref(), &hub.notice_sink())?;
+    dialect_tables::load_dialect_files(&spec.dialect_files)?;
+    // A time that cannot be read is told before anything begins.
+    config.answer_limit()?;
+    Ok(Arc::new(config))
+}
+
+/// Tools without checkpoints and sandbox, which the setup adds.
+fn plain_resources(
+    edit_tool: EditTool,
+    journals: &Path,
+    task: &TaskId,
+    household: Option<Arc<dyn Household>>,
+) -> ToolResources {
+    ToolResources {
+        edit_tool,
+        jobs: setup::lasting_jobs(journals, task),
+        keeper: None,
+        sandbox: Sandbox::new(Level::Off),
+        household,
+    }
+}
+
+/// Creates a new task.
+pub(crate) fn create(
+    host: &Host,
+    spec: &SessionSpec,
+    first: UserMessage,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    if first.text.trim().is_empty() {
+        return Err(SessionError::invalid("there is nothing to do: say what"));
+    }
+    let config = load_config(host, spec, hub)?;
+    let mode = setup::first_mode(spec, &config).to_owned();
+    let chosen = config.choose(spec.model.as_deref().or_else(|| modes::model_of(&config, &mode)))?;
+    let images = Sight::of(&chosen).shown(first.images).map_err(SessionError::invalid)?;
+    let named_edit_tool = spec.edit_tool.as_deref().or(config.edit_tool.as_deref());
+    let edit_tool = locked::edit_tool(named_edit_tool, &chosen)?;
+    let journals = host.environment().tasks_folder()?;
+    let id = host.new_task_id();
+    let cancel = Cancel::default();
+    let now = modes::now(&mode);
+    let subtasks = SubtaskRequest {
+        spec,
+        config: &config,
+        workspace: PathBuf::from("."),
+        journals: journals.clone(),
+        model: &chosen.name,
+        depth: 0,
+        has_started: false,
+        hub,
+    };
+    let resources = plain_resources(edit_tool, &journals, &id, subtasks.spawner(&id, &now)?);
+    let is_recorded = matches!(spec.record, RecordMode::Record(_));
+    let setup = TaskSetup::new(spec, &config, None, resources)?.priced(&chosen)?;
+    let setup = setup.at_depth(0, cancel).recorded(is_recorded);
+    let explicit = spec.protocol.as_deref().or(config.protocol.as_deref());
+    let protocol = locked::protocol(explicit, None, &chosen)?;
+    let begun = Begun { mode: &mode, model: &chosen.name, protocol: &protocol };
+    let setup = setup.among(&config, spec, begun, &chosen, is_recorded)?.in_mode(now);
+    let attended = spec.interactivity.attended();
+    let plan = NewTaskPlan {
+        id,
+        prompt: first.text,
+        model: &chosen.name,
+        model_id: &chosen.id,
+        protocol,
+        from: None,
+    };
+    let mut opened = setup::create_task(&setup, plan, attended, &journals, host.environment())?;
+    opened.task = opened.task.bringing(images);
+    let opened = telemetry::trace(opened, &config, &setup, &chosen);
+    let told = setup.told(opened.task.start(), &chosen.id, &config);
+    let (model, tape) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    hub.set_history(opened.task.start().clone(), Vec::new());
+    Ok(LoadedSession {
+        spec: spec.clone(),
+        config,
+        setup,
+        opened,
+        model: Box::new(model),
+        tape,
+        words: None,
+        images: Vec::new(),
+    })
+}
+
+/// Loads a task from its journal, to continue at once.
+pub(crate) fn resume(
+    host: &Host,
+    id: &TaskId,
+    spec: &SessionSpec,
+    message: Option<UserMessage>,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let UserMessage { text, images } = message.unwrap_or_default();
+    let words = Some(text).filter(|text| !text.trim().is_empty());
+    load(host, id, spec, words, images, hub)
+}
+
+/// Loads a task of a running session again, to continue with the next message.
+pub(crate) fn resume_idle(
+    host: &Host,
+    id: &TaskId,
+    spec: &SessionSpec,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let mut loaded = load(host, id, spec, Some(String::new()), Vec::new(), hub)?;
+    loaded.words = None;
+    Ok(loaded)
+}
+
+fn load(
+    host: &Host,
+    id: &TaskId,
+    spec: &SessionSpec,
+    words: Option<String>,
+    images: Vec<Image>,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let config = load_config(host, spec, hub)?;
+    let journals = host.environment().tasks_folder()?;
+    let (journal, records) = open_journal(host, &journals, id, &config)?;
+    let start = first_start(id, &records)?;
+    check_protocol(start, spec)?;
+    let spec = &setup::with_kept_mode(&records, spec);
+    let mode = setup::first_mode(spec, &config).to_owned();
+    let begun = Begun { mode: setup::begun_mode(start), model: &start.model, protocol: &start.protocol };
+    let (chosen, note) = modes::chosen(&mode, begun, &config, spec)?;
+    if let Some(note) = note {
+        config.notices.send(NoticeTopic::Mode, format!("mode {mode}: {note}"));
+    }
+    let images = Sight::of(&chosen).shown(images).map_err(SessionError::invalid)?;
+    let now = modes::now(&mode);
+    let workspace = setup::workspace_of(start);
+    let subtasks = SubtaskRequest {
+        spec,
+        config: &config,
+        workspace: workspace.clone(),
+        journals: journals.clone(),
+        model: &chosen.name,
+        depth: start.depth(),
+        has_started: records.iter().any(subtasks::is_asked_for),
+        hub,
+    };
+    let edit_tool = locked::kept_edit_tool(start, spec)?;
+    let resources = plain_resources(edit_tool, &journals, id, subtasks.spawner(id, &now)?);
+    let is_recorded = matches!(spec.record, RecordMode::Record(_));
+    let setup = TaskSetup::new(spec, &config, Some(&workspace), resources)?.priced(&chosen)?;
+    let setup = setup.at_depth(start.depth(), Cancel::default()).recorded(is_recorded);
+    let setup = setup.among(&config, spec, begun, &chosen, is_recorded)?.in_mode(now);
+    let told = setup.told(start, &chosen.id, &config);
+    let told = Told { records: records.clone(), words: words.clone(), ..told };
+    let settings = setup.settings(&chosen.id, spec.interactivity.attended());
+    hub.set_history(start.clone(), records.clone());
+    let task = replay_records(id, records, settings, words.is_some())?;
+    let task = task.within(setup.context.clone()).among(setup.modes.outfits()).bringing(images);
+    let opened = OpenedTask { task, store: Box::new(journal), first: None };
+    let opened = telemetry::trace(opened, &config, &setup, &chosen);
+    let (model, tape) = recorded_model(&setup, &chosen, spec, told, &config, hub)?;
+    Ok(LoadedSession {
+        spec: spec.clone(),
+        config,
+        setup,
+        opened,
+        model: Box::new(model),
+        tape,
+        words,
+        images: Vec::new(),
+    })
+}
+
+/// Replays records into a task. A completed one continues only with a message.
+fn replay_records(
+    id: &TaskId,
+    records: Vec<Record>,
+    settings: sabir_agent::Settings,
+    has_message: bool,
+) -> Result<Task, SessionError> {
+    let replayed =
+        if has_message { Task::replay_for_message(records, settings) } else { Task::replay(records, settings) };
+    replayed.map_err(|error| match error {
+        ReplayError::Completed => SessionError::invalid(format!(
+            "{id}: the task is completed; say what to do next: `sabir resume {id} WORDS`"
+        )),
+        error => SessionError::invalid(format!("{id}: {error}")),
+    })
+}
+
+/// Opens the journal of a task; a recovery is told as a notice.
+fn open_journal(
+    host: &Host,
+    folder: &Path,
+    id: &TaskId,
+    config: &Config,
+) -> Result<(Journal, Vec<Record>), SessionError> {
+    let (journal, entries, recovery) = Journal::open(folder, id, host.environment().journal_clock())
+        .map_err(|error| SessionError::invalid(error.to_string()))?;
+    if !recovery.is_clean() {
+        config.notices.send(NoticeTopic::Recovery, recovery.to_string());
+    }
+    Ok((journal, entries.into_iter().map(|entry| entry.record).collect()))
+}
+
+/// How a task began that can continue.
+fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r Start, SessionError> {
+    let Some(Record::Started(start)) = records.first() else {
+        return Err(SessionError::invalid(format!("the journal of {id} does not begin with the start of a task")));
+    };
+    if matches!(start.from, Some(Origin::Import { .. })) {
+        return Err(SessionError::invalid(format!(
+            "the task {id} is another program's and cannot be resumed; `sabir fork {id} --model MODEL` goes on from it as a new task"
+        )));
+    }
+    Ok(start)
+}
+
+/// Checks that a task's protocol is known and is not to be changed: a resumed task is locked to it.
+fn check_protocol(start: &Start, spec: &SessionSpec) -> Result<(), SessionError> {
+    let locked = start.protocol.name();
+    if locked != "native" && sabir_call::dialect::dialect(locked).is_none() {
+        return Err(SessionError::invalid(format!(
+            "this task is locked to the dialect `{locked}`, which is not defined here: give its table with --dialects FILE"
+        )));
+    }
+    let wanted = spec.protocol.as_deref().map(locked::named_protocol).transpose()?;
+    if wanted.is_some_and(|protocol| protocol != start.protocol) {
+        return Err(SessionError::invalid(format!(
+            "this task is locked to the protocol `{locked}`; a new task may use another"
+        )));
+    }
+    Ok(())
+}
+
+/// The model, with a recorder around it if one is wanted.
+fn recorded_model(
+    setup: &TaskSetup,
+    chosen: &Chosen,
+    spec: &SessionSpec,
+    told: Told,
+    config: &Config,
+    hub: &EventHub,
+) -> Result<(Routed<Renewing<HttpModel>>, Tape), SessionError> {
+    let RecordMode::Record(file) = &spec.record else {
+        let model = |chosen: &Chosen| {
+            let hub = hub.clone();
+            chosen.model(move |model| observe_retries(model, &hub))
+        };
+        return Ok((setup.modes.routed(model(chosen), model), Tape::Without));
+    };
+    let told = Told { renews: chosen.renews(), ..told };
+    let recorder = recording::record(&chosen.plain(), file, &told, &config.notices)?;
+    let tape = Tape::recording(recorder.clone());
+    let model = |chosen: &Chosen| {
+        let recorder = recorder.clone();
+        let hub = hub.clone();
+        chosen.model(move |model| observe_retries(model.recorded_by(&recorder), &hub))
+    };
+    Ok((setup.modes.routed(model(chosen), model), tape))
+}
+
+/// Publishes retries of a model.
+fn observe_retries(model: HttpModel, hub: &EventHub) -> HttpModel {
+    let hub = hub.clone();
+    model.on_retry(move |retry| publish_retry(&hub, None, retry))
+}
+
+/// Replays a recording of a new task.
+pub(crate) fn replay_new(
+    host: &Host,
+    spec: &SessionSpec,
+    file: &Path,
+    first: UserMessage,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let (cassette, mut told) = recording::read(file)?;
+    if !told.records.is_empty() {
+        return Err(SessionError::invalid(
+            "the cassette is that of a resumed task: play it with `sabir resume --replay`",
+        ));
+    }
+    if !first.text.trim().is_empty() {
+        told.start.prompt = first.text;
+    }
+    replay(host, spec, cassette, told, hub)
+}
+
+/// Replays a recording of a resumed task: it holds what had happened before.
+pub(crate) fn replay_resumed(
+    host: &Host,
+    spec: &SessionSpec,
+    file: &Path,
+    task: Option<&str>,
+    message: Option<String>,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let (cassette, mut told) = recording::read(file)?;
+    let id = &told.start.task;
+    if told.records.is_empty() {
+        return Err(SessionError::invalid("the cassette is that of a new task: play it with `sabir run --replay`"));
+    }
+    if task.is_some_and(|name| !id.as_str().starts_with(name)) {
+        return Err(SessionError::invalid(format!("the cassette is that of the task {id}")));
+    }
+    told.words = message.or(told.words);
+    replay(host, spec, cassette, told, hub)
+}
+
+/// Plays a recording to a task that is the recorded one, as far as the spec does not say otherwise.
+fn replay(
+    host: &Host,
+    spec: &SessionSpec,
+    cassette: Cassette,
+    told: Told,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let recorded = &told.start.model;
+    if spec.model.as_ref().is_some_and(|model| model != recorded) {
+        return Err(SessionError::invalid(format!("the cassette was recorded with the model `{recorded}`")));
+    }
+    dialect_tables::load_dialect_files(&spec.dialect_files)?;
+    check_protocol(&told.start, spec)?;
+    let all_records = std::iter::once(Record::Started(told.start.clone())).chain(told.records.iter().cloned());
+    let all_records: Vec<_> = all_records.collect();
+    let spec = &setup::with_kept_mode(&all_records, spec);
+    let config = load_config(host, spec, hub)?;
+    let setup = TaskSetup::replaying(spec, &config, &told, cassette.results.clone())?;
+    let begun = setup::begun_mode(&told.start);
+    let setup = setup.among_recorded(&config, begun, &told.model, &told.modes)?;
+    let retries_hub = hub.clone();
+    let set_up = move |model| observe_retries(model, &retries_hub);
+    let (model, tape) = recording::play(cassette, told.renews, set_up)?;
+    if let Tape::Playing(player, _) = &tape
+        && setup.max_time.is_none()
+    {
+        let cancel = setup.cancel.clone();
+        player.on_dropped(move || cancel.cancel());
+    }
+    let settings = setup.settings(&told.model, spec.interactivity.attended());
+    let Told { start, records, words, .. } = told;
+    hub.set_history(start.clone(), records.clone());
+    let (task, first) = if records.is_empty() {
+        let (task, first) = Task::new(start, settings);
+        (task, Some(first))
+    } else {
+        let id = start.task.clone();
+        (replay_records(&id, records, settings, words.is_some())?, None)
+    };
+    let task = task.within(setup.context.clone()).among(setup.modes.outfits());
+    let opened = OpenedTask { task, store: Box::new(Nowhere), first };
+    Ok(LoadedSession {
+        spec: spec.clone(),
+        config,
+        setup,
+        opened,
+        model: Box::new(model),
+        tape,
+        words,
+        images: Vec::new(),
+    })
+}

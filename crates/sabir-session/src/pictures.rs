@@ -1,0 +1,157 @@
+//! Pictures that a user shows: files and base64, held against what models take before anything is asked.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sabir_call::Image;
+use sabir_tools::MAX_PICTURE_BYTES;
+use serde::Deserialize;
+
+use crate::config::Chosen;
+use crate::error::SessionError;
+
+/// What all pictures of one message may take in base64. A record of the journal has to hold them, and so has a request.
+const MAX_ALL: usize = 20 << 20;
+
+/// Whether a model can be shown pictures, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It can, or nobody knows.
+    Sees,
+    /// The model of that name reads none.
+    Blind(String),
+}
+
+/// A picture as a program gives it: a file's path, or the file in base64.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub(crate) enum Given {
+    /// A file, relative to where the process was started.
+    File {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// The file itself.
+    Data {
+        /// What it is said to be.
+        media_type: String,
+        /// In base64, without line breaks.
+        data: String,
+    },
+}
+
+impl Sight {
+    /// That of the model, by the catalogue and the user's own entries.
+    pub(crate) fn of(chosen: &Chosen) -> Self {
+        match chosen.entry.as_ref().and_then(|entry| entry.images) {
+            Some(false) => Self::Blind(chosen.name.clone()),
+            _ => Self::Sees,
+        }
+    }
+
+    /// These pictures, if they can be shown.
+    pub(crate) fn shown(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
+        let size: usize = images.iter().map(|image| image.data.len()).sum();
+        match self {
+            _ if images.is_empty() => Ok(images),
+            Self::Blind(model) => Err(format!(
+                "the model {model} reads no pictures, as far as is known; `images = true` under [[models]] in config.toml says otherwise"
+            )),
+            Self::Sees if size > MAX_ALL => Err(format!(
+                "the pictures of one message may take {} MiB in base64, and these take {}: show fewer at a time",
+                MAX_ALL >> 20,
+                size >> 20
+            )),
+            Self::Sees => Ok(images),
+        }
+    }
+
+    /// The pictures in these files, for a task that has not begun.
+    pub(crate) fn files(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
+        let images: Result<Vec<_>, _> = paths.iter().map(|path| load(path)).collect();
+        images.and_then(|images| self.shown(images)).map_err(SessionError::invalid)
+    }
+}
+
+impl Given {
+    /// The picture. The bytes decide what it is.
+    pub(crate) fn image(&self) -> Result<Image, String> {
+        match self {
+            Self::File { path } => load(path),
+            Self::Data { media_type, data } => {
+                let image = sabir_tools::encoded_picture(data)
+                    .map_err(|reason| format!("a picture of the message cannot be shown: {reason}"))?;
+                if image.media_type == *media_type {
+                    return Ok(image);
+                }
+                Err(format!("a picture of the message is {}, not {media_type}", image.media_type))
+            }
+        }
+    }
+}
+
+/// The picture in a file.
+pub(crate) fn load(path: &Path) -> Result<Image, String> {
+    let wrong = |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
+    if !known.is_file() {
+        return Err(wrong("it is no file".to_owned()));
+    }
+    // One byte more than may be, so that a file which is too long is seen to be.
+    let most = u64::try_from(MAX_PICTURE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).map_err(|error| wrong(error.to_string()))?;
+    sabir_tools::picture(&bytes).map_err(wrong)
+}
+
+/// Words with a line for each picture that goes with them, for a screen.
+pub(crate) fn beside(text: &str, images: &[Image]) -> String {
+    let notes = images.iter().map(|image| {
+        let bytes = image.data.len() / 4 * 3;
+        format!("[a picture: {}, {}]", image.media_type, counted_bytes(bytes))
+    });
+    let text = Some(text.to_owned()).filter(|text| !text.is_empty());
+    text.into_iter().chain(notes).collect::<Vec<_>>().join("\n")
+}
+
+fn counted_bytes(bytes: usize) -> String {
+    if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_gives_is_a_file_or_its_bytes() {
+        let check = |json: &str, expected: Result<&str, &str>| {
+            let given: Given = serde_json::from_str(json).unwrap();
+            let image = given.image();
+            match expected {
+                Ok(media_type) => assert_eq!(image.unwrap().media_type, media_type),
+                Err(words) => assert!(image.clone().unwrap_err().contains(words), "{image:?}"),
+            }
+        };
+        let gif = "R0lGODlhAQABAAAAACw=";
+        check(&format!(r#"{{"media_type":"image/gif","data":"{gif}"}}"#), Ok("image/gif"));
+        check(&format!(r#"{{"media_type":"image/png","data":"{gif}"}}"#), Err("is image/gif, not image/png"));
+        check(r#"{"media_type":"image/png","data":"%"}"#, Err("no base64"));
+        check(r#"{"media_type":"image/png","data":"aGk="}"#, Err("no PNG, JPEG, GIF or WebP"));
+        check(r#"{"path":"/no/such/file.png"}"#, Err("the picture /no/such/file.png cannot be shown"));
+        check(r#"{"path":"/"}"#, Err("cannot be shown"));
+        for json in [r#"{"url":"https://x"}"#, r#"{"data":"x"}"#, r#""x.png""#] {
+            assert!(serde_json::from_str::<Given>(json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_cannot_read_is_not_shown() {
+        let image = Image { media_type: "image/png".to_owned(), data: "A".repeat(15 << 20) };
+        assert!(Sight::Sees.shown(vec![image.clone()]).is_ok());
+        assert!(Sight::Sees.shown(vec![image.clone(), image.clone()]).unwrap_err().contains("20 MiB"));
+        let blind = Sight::Blind("m".to_owned());
+        assert!(blind.shown(vec![image]).unwrap_err().contains("the model m reads no pictures"));
+        assert_eq!(blind.shown(Vec::new()), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,307 @@
+//! Providers as the configuration has them: the well-known ones, changed by the user's file, and the user's own.
+//!
+//! What a user can write stands in `docs/models.md`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sabir_model::{Deadlines, KNOWN, Known, Place, Provider, Retries, Secret, is_loopback, plain_address};
+use sabir_wire::Wire;
+use serde::{Deserialize, Serialize};
+
+use crate::amazon;
+use crate::error::SessionError;
+use crate::key_command::KeyCommand;
+use crate::environment::Environment;
+use crate::notice::NoticeSink;
+
+/// The longest time that can be asked for, in seconds: 30 days.
+pub(crate) const LONGEST: u64 = 30 * 24 * 3600;
+
+/// `[providers.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderConfig {
+    wire: Option<String>,
+    base_url: Option<String>,
+    pub(crate) key: Option<Secret>,
+    key_env: Option<String>,
+    api_key_command: Option<Vec<String>>,
+    api_key_seconds: Option<u64>,
+    idle_seconds: Option<u64>,
+    retries: Option<u32>,
+}
+
+/// All providers that can be named.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Providers(BTreeMap<String, ProviderConfig>);
+
+/// A provider with everything that is needed to ask it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reached {
+    pub(crate) provider: Provider,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) retries: Retries,
+    /// What printed the key.
+    pub(crate) command: Option<KeyCommand>,
+}
+
+/// Where a provider's key comes from, without the key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub(crate) enum KeyPlace {
+    /// It wants none, as far as is known.
+    Nowhere,
+    /// The configuration file.
+    File,
+    /// A command, which is run when the key is needed.
+    Command,
+    /// Environment variables, of which the first that is set counts.
+    Environment {
+        /// Their names.
+        names: Vec<String>,
+        /// The one that is set, if any is.
+        present: Option<String>,
+    },
+}
+
+/// A provider as `sabir models` lists it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) wire: String,
+    pub(crate) base_url: String,
+    pub(crate) key: KeyPlace,
+}
+
+impl Providers {
+    /// Whether the file holds a key itself.
+    pub(crate) fn hold_key(&self) -> bool {
+        self.0.values().any(|own| own.key.is_some())
+    }
+
+    /// Finds what cannot be meant, without showing any value: it may be a key in the wrong place.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        for (name, own) in &self.0 {
+            let places = [own.key.is_some(), own.key_env.is_some(), own.api_key_command.is_some()];
+            if places.iter().filter(|given| **given).count() > 1 {
+                return Err(format!("[providers.{name}]: give one of key, key_env and api_key_command"));
+            }
+            if own.key.as_ref().is_some_and(Secret::is_empty) {
+                return Err(format!("[providers.{name}]: `key` is empty; leave it out where no key is wanted"));
+            }
+            let first = |c: char| c.is_ascii_alphabetic() || c == '_';
+            let is_name =
+                |text: &str| text.starts_with(first) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if own.key_env.as_deref().is_some_and(|text| !is_name(text)) {
+                return Err(format!(
+                    "[providers.{name}]: `key_env` is the name of an environment variable, such as MY_KEY; a key itself is `key`"
+                ));
+            }
+            if own.api_key_command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+                return Err(format!(
+                    "[providers.{name}]: api_key_command names no program: write [\"pass\", \"show\", \"x\"]"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is a provider of that name.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name) || Known::from_name(name).is_some()
+    }
+
+    /// The names of all, the user's own first.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let own = self.0.keys().map(String::as_str).filter(|name| Known::from_name(name).is_none());
+        own.chain(KNOWN.iter().map(|known| known.name)).collect()
+    }
+
+    /// The provider of that name with its key. A command that prints the key is run here, once in this process.
+    pub(crate) fn reach(
+        &self,
+        name: &str,
+        environment: &Arc<Environment>,
+        notices: &NoticeSink,
+    ) -> Result<Reached, SessionError> {
+        let provider = self.provider(name, environment)?;
+        let default = ProviderConfig::default();
+        let own = self.0.get(name).unwrap_or(&default);
+        let (mut deadlines, mut retries) = (Deadlines::default(), Retries::default());
+        if let Some(seconds) = own.idle_seconds {
+            deadlines.idle = Duration::from_secs(seconds.clamp(1, LONGEST));
+        }
+        if let Some(limit) = own.retries {
+            retries.limit = limit;
+        }
+        let command = own.api_key_command.as_ref().map(|words| KeyCommand {
+            provider: name.to_owned(),
+            words: words.clone(),
+            limit: Duration::from_secs(own.api_key_seconds.unwrap_or(30).clamp(1, 3600)),
+            environment: Arc::clone(environment),
+            notices: notices.clone(),
+        });
+        let key = match &command {
+            Some(command) => Some(command.key().map_err(SessionError::invalid)?),
+            None => self.key(name, environment)?,
+        };
+        let mut provider = Provider { key, ..provider };
+        if provider.wire == Wire::Bedrock {
+            let usual = Known::from_name(name).is_some_and(|known| known.base_url == provider.base_url);
+            let variable = |name: &str| trimmed_variable(environment, name);
+            amazon::equip(&mut provider, usual, environment.clock, variable);
+        }
+        if provider.key.is_none() && provider.signing.is_none() && self.needs_key(name, environment) {
+            return Err(SessionError::invalid(format!(
+                "no key for {name}: set {}, or `key` or `api_key_command` under [providers.{name}] in config.toml",
+                self.variables(name).first().map_or("its key", String::as_str)
+            )));
+        }
+        Ok(Reached { provider, deadlines, retries, command })
+    }
+
+    /// All providers, for a list.
+    pub(crate) fn rows(&self, environment: &Environment) -> Vec<Row> {
+        let row = |name: &str| {
+            let own = self.0.get(name);
+            let known = Known::from_name(name);
+            let wire = own.and_then(|own| own.wire.as_deref()).or(known.map(|known| known.wire));
+            let url = own.and_then(|own| own.base_url.as_deref()).or(known.map(|known| known.base_url));
+            let moved = base_url_of(name, environment);
+            let url = moved.as_deref().or(url).unwrap_or_default();
+            let (wire, base_url) = (wire.unwrap_or(CHAT).to_owned(), plain_address(url));
+            Row { name: name.to_owned(), wire, base_url, key: self.key_place(name, environment) }
+        };
+        self.names().into_iter().map(row).collect()
+    }
+
+    /// Where servers of this machine may be: the well-known ports, wherever the file has moved them, and the user's own
+    /// providers on this machine.
+    pub(crate) fn places(&self, environment: &Environment) -> Vec<Place> {
+        let wanted = |row: &Row| {
+            let known = Known::from_name(&row.name);
+            is_loopback(&row.base_url) && known.is_none_or(Known::is_local)
+        };
+        let rows = self.rows(environment).into_iter().filter(wanted);
+        rows.map(|row| Place { provider: row.name, base_url: row.base_url }).collect()
+    }
+
+    /// The provider without its key.
+    fn provider(&self, name: &str, environment: &Environment) -> Result<Provider, SessionError> {
+        let own = self.0.get(name);
+        let wire = own.and_then(|own| own.wire.as_deref()).map(|wire| wire_of(wire, name)).transpose()?;
+        let url = own.and_then(|own| own.base_url.as_deref());
+        let mut provider = match Known::from_name(name) {
+            Some(known) => known.provider(wire).ok_or_else(|| {
+                let wire = known.wire;
+                SessionError::invalid(format!(
+                    "{name} speaks the wire `{wire}`, which this build does not know: {}",
+                    wires(name)
+                ))
+            })?,
+            None => {
+                let url = url.ok_or_else(|| SessionError::invalid(format!("[providers.{name}] has no base_url")))?;
+                Provider::new(name, wire.or(Wire::from_name(CHAT)).unwrap_or(Wire::OpenAiChat), url, None)
+            }
+        };
+        // The flags of a shell outrank a file.
+        if let Some(url) = base_url_of(name, environment).as_deref().or(url) {
+            provider.base_url = url.trim().trim_end_matches('/').to_owned();
+        }
+        Ok(provider)
+    }
+
+    fn key(&self, name: &str, environment: &Environment) -> Result<Option<Secret>, SessionError> {
+        if let Some(key) = self.0.get(name).and_then(|own| own.key.clone()) {
+            return Ok(Some(key));
+        }
+        for variable in self.variables(name) {
+            if environment.is_undecodable(&variable) {
+                return Err(SessionError::invalid(format!("{variable} is no UTF-8 text")));
+            }
+            if let Some(key) = environment.variable(&variable).filter(|key| !key.trim().is_empty()) {
+                return Ok(Some(Secret::new(key)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn key_place(&self, name: &str, environment: &Environment) -> KeyPlace {
+        match self.0.get(name) {
+            Some(own) if own.key.is_some() => return KeyPlace::File,
+            Some(own) if own.api_key_command.is_some() => return KeyPlace::Command,
+            _ => {}
+        }
+        let names = self.variables(name);
+        if names.is_empty() {
+            return KeyPlace::Nowhere;
+        }
+        let is_set = |name: &&String| environment.variable(name).is_some_and(|value| !value.trim().is_empty());
+        let present = names.iter().find(is_set).cloned();
+        KeyPlace::Environment { names, present }
+    }
+
+    /// The environment variables that may hold the key: the one that the file names, else the conventional ones.
+    fn variables(&self, name: &str) -> Vec<String> {
+        if let Some(named) = self.0.get(name).and_then(|own| own.key_env.clone()) {
+            return vec![named];
+        }
+        let names = Known::from_name(name).map_or(&[][..], |known| known.key_names);
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// Whether a provider is known to want a key. One whose address was moved may be a server that wants none.
+    fn needs_key(&self, name: &str, environment: &Environment) -> bool {
+        let own = self.0.get(name);
+        let by_file = own.is_some_and(|own| own.key_env.is_some());
+        let moved = base_url_of(name, environment).is_some();
+        let by_name = Known::from_name(name).is_some_and(|known| !known.is_local());
+        !moved && (by_file || by_name && own.is_none_or(|own| own.base_url.is_none()))
+    }
+}
+
+const CHAT: &str = "openai-chat";
+
+/// A provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
+pub(crate) fn address(url: &str) -> Result<Reached, SessionError> {
+    let plain = url.trim().trim_end_matches('/');
+    let place = plain.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
+    if place.is_empty() || place.contains('@') || plain.contains('?') {
+        return Err(SessionError::invalid(
+            "an address in --model is http://HOST:PORT/v1#NAME, without a password and a query; \
+             what needs a key is a provider of your own in config.toml",
+        ));
+    }
+    let wire = Wire::from_name(CHAT).unwrap_or(Wire::OpenAiChat);
+    let (deadlines, retries) = (Deadlines::default(), Retries::default());
+    Ok(Reached { provider: Provider::new(place, wire, plain, None), deadlines, retries, command: None })
+}
+
+fn wire_of(wire: &str, provider: &str) -> Result<Wire, SessionError> {
+    Wire::from_name(wire)
+        .ok_or_else(|| SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wires(provider))))
+}
+
+fn wires(provider: &str) -> String {
+    format!("set `wire` under [providers.{provider}] to one of {}", Wire::ALL.map(Wire::name).join(", "))
+}
+
+/// The conventional variables that move a provider.
+pub(crate) fn base_url_of(provider: &str, environment: &Environment) -> Option<String> {
+    let variable = match provider {
+        "openai" => "OPENAI_BASE_URL",
+        "anthropic" => "ANTHROPIC_BASE_URL",
+        _ => return None,
+    };
+    let url = environment.variable(variable)?.trim().trim_end_matches('/');
+    (!url.is_empty()).then(|| url.to_owned())
+}
+
+/// A variable's value without white space around it, if anything is left.
+fn trimmed_variable(environment: &Environment, name: &str) -> Option<String> {
+    let value = environment.variable(name)?.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}

@@ -1,0 +1,105 @@
+//! What was found out about a model, written into the configuration file. Comments and order are kept.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+use crate::config;
+use crate::environment::Environment;
+use crate::error::SessionError;
+
+/// Writes which protocol a model is best asked with. Gives back the file.
+pub fn protocol(
+    environment: &Environment,
+    named: Option<&Path>,
+    model: &str,
+    protocol: &str,
+) -> Result<PathBuf, SessionError> {
+    let path = environment
+        .config_file(named)
+        .ok_or_else(|| SessionError::invalid("there is no home folder to keep a configuration in: use --config FILE"))?;
+    let _alone = alone(&path)?;
+    let text = if path.exists() { config::read_text(&path)? } else { String::new() };
+    let text = with(&text, model, protocol)
+        .map_err(|why| SessionError::invalid(format!("{} is left as it is: {why}", path.display())))?;
+    replace(environment, &path, &text).map_err(|error| SessionError::invalid(format!("{} cannot be written: {error}", path.display())))?;
+    Ok(path)
+}
+
+/// The text of a configuration with the protocol in the entry of that model, which may be a new one.
+fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| format!("it is no TOML: {error}"))?;
+    let models = document.entry("models").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+    let models = models.as_array_of_tables_mut().ok_or("its `models` are not written as [[models]]")?;
+    let is = |table: &Table| table.get("pattern").and_then(Item::as_str) == Some(model);
+    let position = models.iter().position(is);
+    if position.is_none() {
+        let mut table = Table::new();
+        table.insert("pattern", value(model));
+        models.push(table);
+    }
+    let position = position.unwrap_or(models.len().saturating_sub(1));
+    let Some(table) = models.get_mut(position) else { return Ok(text.to_owned()) };
+    table.insert("native", value(protocol == "native"));
+    if protocol == "native" {
+        table.remove("dialect");
+    } else {
+        table.insert("dialect", value(protocol));
+    }
+    Ok(document.to_string())
+}
+
+/// Has a file to itself until what this gives back is dropped: of two processes that read, change and write the same file, one would
+/// lose what the other wrote. The lock is that of its folder, so that none is left behind; a file system without locks has none.
+pub fn alone(path: &Path) -> Result<File, SessionError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
+    let folder = opened.map_err(|error| SessionError::invalid(format!("{} cannot be used: {error}", folder.display())))?;
+    _ = folder.lock();
+    Ok(folder)
+}
+
+/// Replaces a file at once, with the rights that it had; a new one is the user's alone to read.
+pub fn replace(environment: &Environment, path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    // A link stays a link.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mode = std::fs::metadata(&path).map_or(0o600, |known| known.permissions().mode() & 0o777);
+    let beside = path.with_extension(format!("{}.tmp", environment.unique_id().simple()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let moved = written.and_then(|()| std::fs::rename(&beside, &path));
+    if moved.is_err() {
+        _ = std::fs::remove_file(&beside);
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with;
+
+    #[test]
+    fn an_entry_is_added_or_changed() {
+        let check = |text: &str, protocol: &str, expected: &str| {
+            assert_eq!(with(text, "m:1", protocol).unwrap(), expected);
+        };
+        check("", "cline", "[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"cline\"\n");
+        check(
+            "# mine\nmodel = \"x\"\n\n[[models]] # known\npattern = \"m:1\"\ndialect = \"invoke\" # old\ncontext = 9\n",
+            "native",
+            "# mine\nmodel = \"x\"\n\n[[models]] # known\npattern = \"m:1\"\ncontext = 9\nnative = true\n",
+        );
+        check(
+            "[[models]]\npattern = \"other\"\n",
+            "hermes",
+            "[[models]]\npattern = \"other\"\n\n[[models]]\npattern = \"m:1\"\nnative = false\ndialect = \"hermes\"\n",
+        );
+        assert!(with("models = 1", "m", "native").unwrap_err().contains("[[models]]"));
+        assert!(with("x = ", "m", "native").unwrap_err().contains("TOML"));
+    }
+}

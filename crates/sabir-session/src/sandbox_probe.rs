@@ -1,0 +1,81 @@
+//! Finds out which sandbox commands get while the model is asked for the first time.
+//!
+//! Finding out means running a command in it, which takes some ten milliseconds; the first request does not wait for that. The notice
+//! about it still comes before all else that the task does: nothing of the answer is shown until the sandbox is known.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use sabir_agent::{Aside, Heard, Moment, Question, Record, Reply, TaskEvent, User};
+use sabir_workspace::{Sandbox, Workspace};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::environment::Environment;
+use crate::notice::{NoticeSink, NoticeTopic};
+use crate::sandbox;
+
+/// A front end that sends the notice about the sandbox before it passes on events of an answer.
+pub(crate) struct SandboxProbe<'a> {
+    user: &'a mut dyn User,
+    /// Finds out the text of the notice; `None` once it was sent.
+    probe: Option<JoinHandle<String>>,
+    notices: NoticeSink,
+}
+
+impl<'a> SandboxProbe<'a> {
+    /// Starts to find out which sandbox is in force in the workspace.
+    pub(crate) fn start(
+        user: &'a mut dyn User,
+        sandbox: &Sandbox,
+        workspace: &Arc<Workspace>,
+        environment: &Arc<Environment>,
+        notices: &NoticeSink,
+    ) -> Self {
+        let probed_sandbox = sandbox.clone();
+        let workspace = Arc::clone(workspace);
+        let environment = Arc::clone(environment);
+        let probe = std::thread::Builder::new().spawn(move || {
+            let found = sandbox::in_force(&probed_sandbox, &workspace, &environment);
+            sandbox::words(&probed_sandbox, &found)
+        });
+        if let Err(error) = &probe {
+            let text = format!("it is not known whether commands can run in their sandbox: no thread is to be had ({error})");
+            notices.send(NoticeTopic::Sandbox, text);
+        }
+        Self { user, probe: probe.ok(), notices: notices.clone() }
+    }
+
+    /// Sends the notice, unless it was sent.
+    pub(crate) fn finish(&mut self) {
+        if let Some(text) = self.probe.take().and_then(|probe| probe.join().ok()) {
+            self.notices.send(NoticeTopic::Sandbox, text);
+        }
+    }
+}
+
+impl User for SandboxProbe<'_> {
+    fn show(&mut self, event: TaskEvent<'_>) {
+        let is_before_answer = matches!(
+            event,
+            TaskEvent::Record(Record::Started(_) | Record::Context(_)) | TaskEvent::Moment(Moment::Asking { .. })
+        );
+        if !is_before_answer {
+            self.finish();
+        }
+        self.user.show(event);
+    }
+
+    fn tell(&mut self, aside: Aside<'_>) {
+        self.user.tell(aside);
+    }
+
+    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
+        self.user.hears()
+    }
+
+    fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
+        self.user.ask(question)
+    }
+}

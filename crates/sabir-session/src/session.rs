@@ -1,0 +1,401 @@
+//! A session: one task that is driven, watched and commanded, across interruptions and completions.
+
+use std::sync::Arc;
+
+use sabir_agent::{Cancel, Driver, Heard, Outcome, Record, TaskEvent, TaskId, User};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::command::{Command, Delivery, Rejected, UserMessage};
+use crate::error::SessionError;
+use crate::event::SessionState;
+use crate::host::Host;
+use crate::hub::{EventHub, Subscription};
+use crate::loading::LoadedSession;
+use crate::modes::Followed;
+use crate::notice::NoticeTopic;
+use crate::recording::Taped;
+use crate::sandbox_probe::SandboxProbe;
+use crate::setup::TaskEnd;
+use crate::spec::{Interactivity, RecordMode};
+
+/// A task that is driven in the background, on the tokio runtime that started it.
+///
+/// Dropping a session stops its task as a kill would: it can be resumed.
+#[derive(Debug)]
+pub struct Session {
+    task: TaskId,
+    modes: Vec<String>,
+    hub: HubHandle,
+    control: Arc<SessionControl>,
+    worker: Option<JoinHandle<SessionOutcome>>,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionOutcome {
+    /// How the last run of the task ended.
+    pub end: TaskEnd,
+    /// What is wrong with the recording or the replay, if anything is.
+    pub recording_error: Option<SessionError>,
+}
+
+/// The hub without its internals in `Debug`.
+struct HubHandle(EventHub);
+
+impl std::fmt::Debug for HubHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EventHub")
+    }
+}
+
+/// What commands reach beside the inbox of the task.
+#[derive(Debug)]
+struct SessionControl {
+    /// Interrupts the run.
+    cancel: Cancel,
+    /// Commands for a session that is idle.
+    idle: UnboundedSender<IdleCommand>,
+    state: std::sync::Mutex<ControlState>,
+}
+
+#[derive(Debug, Default)]
+struct ControlState {
+    /// Whether the session is between two runs of its task.
+    is_idle: bool,
+    is_ended: bool,
+    /// Whether the session must not stay open after the current run.
+    closes: bool,
+}
+
+/// What an idle session is told.
+#[derive(Debug)]
+enum IdleCommand {
+    Continue(UserMessage),
+    SetMode(String),
+    SetModel(String),
+    Undo(usize),
+    End,
+}
+
+impl Session {
+    /// Starts to drive a loaded task.
+    pub(crate) fn spawn(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
+        let (idle, commands) = unbounded_channel();
+        let control = Arc::new(SessionControl {
+            cancel: loaded.setup.cancel.clone(),
+            idle,
+            state: std::sync::Mutex::default(),
+        });
+        let task = loaded.opened.task.start().task.clone();
+        let modes = loaded.setup.modes.names();
+        let worker = SessionWorker { host, loaded, hub: hub.clone(), control: Arc::clone(&control), commands };
+        let worker = tokio::spawn(worker.run());
+        Self { task, modes, hub: HubHandle(hub), control, worker: Some(worker) }
+    }
+
+    /// The id of the task.
+    pub fn task(&self) -> &TaskId {
+        &self.task
+    }
+
+    /// The names of the modes that the task can switch to.
+    pub fn modes(&self) -> &[String] {
+        &self.modes
+    }
+
+    /// Subscribes to everything that happens from now on; the first update is a snapshot of what happened before.
+    pub fn subscribe(&self) -> Subscription {
+        self.hub.0.subscribe()
+    }
+
+    /// Submits a command for the session's own task. Never blocks.
+    ///
+    /// # Errors
+    /// When the command cannot be taken now.
+    pub fn submit(&self, command: Command) -> Result<(), Rejected> {
+        self.handle().submit(command)
+    }
+
+    /// A handle that can submit commands and subscribe, but does not keep the session alive.
+    pub fn handle(&self) -> SessionHandle {
+        SessionHandle {
+            task: self.task.clone(),
+            hub: Arc::new(HubHandle(self.hub.0.clone())),
+            control: Arc::clone(&self.control),
+        }
+    }
+
+    /// Waits for the end of the session.
+    ///
+    /// # Errors
+    /// When the session's worker panicked or its runtime was shut down.
+    pub async fn wait(mut self) -> Result<SessionOutcome, SessionError> {
+        let Some(worker) = self.worker.take() else {
+            return Err(SessionError::internal("the session was waited for before"));
+        };
+        worker.await.map_err(|error| SessionError::internal(format!("the session broke down: {error}")))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.abort();
+        }
+    }
+}
+
+/// Submits commands to a session. Clones reach the same session.
+#[derive(Debug, Clone)]
+pub struct SessionHandle {
+    task: TaskId,
+    hub: Arc<HubHandle>,
+    control: Arc<SessionControl>,
+}
+
+impl SessionHandle {
+    /// Subscribes as [`Session::subscribe`] does.
+    pub fn subscribe(&self) -> Subscription {
+        self.hub.0.subscribe()
+    }
+
+    /// Submits a command for the session's own task. Never blocks.
+    ///
+    /// # Errors
+    /// When the command cannot be taken now.
+    pub fn submit(&self, command: Command) -> Result<(), Rejected> {
+        let mut state = self.control.lock();
+        if state.is_ended {
+            return Err(Rejected::Ended);
+        }
+        let idle = state.is_idle;
+        match command {
+            Command::Send { message, delivery } if idle => {
+                if message.text.trim().is_empty() {
+                    return Err(Rejected::Invalid("the message says nothing".to_owned()));
+                }
+                _ = delivery;
+                state.is_idle = false;
+                self.control.send_idle(IdleCommand::Continue(message))
+            }
+            Command::SetMode { mode } if idle => self.control.send_idle(IdleCommand::SetMode(mode)),
+            Command::SetModel { model } if idle => self.control.send_idle(IdleCommand::SetModel(model)),
+            Command::Undo { calls } if idle => self.control.send_idle(IdleCommand::Undo(calls)),
+            Command::SetModel { .. } | Command::Undo { .. } => Err(Rejected::Busy),
+            Command::End => {
+                state.closes = true;
+                if idle {
+                    return self.control.send_idle(IdleCommand::End);
+                }
+                self.control.cancel.cancel();
+                Ok(())
+            }
+            Command::Interrupt if idle => Ok(()),
+            Command::Interrupt => {
+                self.control.cancel.cancel();
+                Ok(())
+            }
+            Command::Compact | Command::ContextUsage if idle => Err(Rejected::Invalid(
+                "nothing is under way; `sabir context` shows and compacts the context of a task".to_owned(),
+            )),
+            command => {
+                drop(state);
+                self.submit_to(&self.task, command)
+            }
+        }
+    }
+
+    /// Submits a command for a task at work: the session's own, or a subtask.
+    ///
+    /// # Errors
+    /// When no such task is at work, or the command cannot be for it.
+    pub fn submit_to(&self, task: &TaskId, command: Command) -> Result<(), Rejected> {
+        let hub = &self.hub.0;
+        let is_own = *task == self.task;
+        match command {
+            Command::Send { message, delivery } => hub.tell(task, heard(message, delivery)),
+            Command::Answer { request, decision } => hub.answer(&request, decision.into()),
+            Command::SetMode { mode } => hub.tell(task, Heard::Moded(mode)),
+            Command::Compact => hub.tell(task, Heard::Compact),
+            Command::ContextUsage => hub.tell(task, Heard::Filling),
+            Command::Detach => {
+                hub.detach();
+                Ok(())
+            }
+            Command::Interrupt | Command::End if !is_own => hub.tell(task, Heard::Cancelled),
+            command if is_own => self.submit(command),
+            _ => Err(Rejected::Invalid("this is possible for the session's own task only".to_owned())),
+        }
+    }
+}
+
+impl SessionControl {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ControlState> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn send_idle(&self, command: IdleCommand) -> Result<(), Rejected> {
+        self.idle.send(command).map_err(|_| Rejected::Ended)
+    }
+}
+
+/// The message as the task machine takes it.
+fn heard(message: UserMessage, delivery: Delivery) -> Heard {
+    let at_once = delivery == Delivery::Interrupt;
+    if message.images.is_empty() {
+        return if at_once { Heard::Steered(message.text) } else { Heard::Said(message.text) };
+    }
+    Heard::Showed { words: message.into_words(), at_once }
+}
+
+/// Drives the task of a session, run after run.
+struct SessionWorker {
+    host: Host,
+    loaded: LoadedSession,
+    hub: EventHub,
+    control: Arc<SessionControl>,
+    commands: UnboundedReceiver<IdleCommand>,
+}
+
+impl SessionWorker {
+    async fn run(mut self) -> SessionOutcome {
+        loop {
+            let end = self.drive().await;
+            let stays_open = self.loaded.spec.interactivity == Interactivity::Interactive
+                && self.loaded.spec.record == RecordMode::Off
+                && !matches!(end.outcome, Outcome::StoreFailed | Outcome::Misconfigured);
+            {
+                let mut state = self.control.lock();
+                if !stays_open || state.closes {
+                    state.is_ended = true;
+                } else {
+                    state.is_idle = true;
+                }
+            }
+            if self.control.lock().is_ended {
+                return self.finish(end);
+            }
+            self.hub.set_state(SessionState::Idle(end.clone()));
+            if !self.wait_for_message(&end).await {
+                self.control.lock().is_ended = true;
+                return self.finish(end);
+            }
+            self.hub.set_state(SessionState::Working);
+        }
+    }
+
+    fn finish(self, end: TaskEnd) -> SessionOutcome {
+        // A request that was not the recorded one ends the task; those behind it are no news.
+        let complaint = self.loaded.tape.complaint().filter(|_| end.outcome != Outcome::Misconfigured);
+        self.hub.set_state(SessionState::Ended(end.clone()));
+        self.hub.close();
+        SessionOutcome { end, recording_error: complaint }
+    }
+
+    /// Drives the task to the end of a run.
+    async fn drive(&mut self) -> TaskEnd {
+        let LoadedSession { setup, opened, model, tape, config, words, images, .. } = &mut self.loaded;
+        let task_id = opened.task.start().task.clone();
+        if let Some(keeper) = &setup.resources.keeper {
+            keeper.begin(&task_id);
+        }
+        let answer_limit = config.answer_limit().ok().flatten();
+        let mut front_end = self.hub.front_end(&task_id, None, answer_limit);
+        let mut probe = SandboxProbe::start(
+            &mut front_end,
+            &setup.resources.sandbox,
+            &setup.workspace,
+            &config.environment,
+            &config.notices,
+        );
+        let trail = opened.task.trail().clone();
+        let mut store = Followed {
+            store: opened.store.as_mut(),
+            trail,
+            modes: &setup.modes,
+            workspace: &setup.workspace,
+            notices: &config.notices,
+        };
+        if !images.is_empty() {
+            opened.task.bring(std::mem::take(images));
+        }
+        let (outcome, message) = {
+            let mut taped = Taped { user: &mut probe, tape };
+            let driver = Driver {
+                model: model.as_ref(),
+                registry: &setup.registry,
+                store: &mut store,
+                user: &mut taped,
+                cancel: setup.cancel.clone(),
+                max_time: setup.max_time,
+            };
+            driver.run(&mut opened.task, opened.first.take(), words.take()).await
+        };
+        probe.finish();
+        setup.resources.jobs.end().await;
+        if outcome == Outcome::StoreFailed {
+            // No journal holds this one, and those who watch wait for it all the same.
+            let ended = Record::Ended { outcome, message: message.clone() };
+            front_end.show(TaskEvent::Record(&ended));
+        }
+        TaskEnd { outcome, message, turns: opened.task.turns(), totals: opened.task.totals() }
+    }
+
+    /// Waits for the message that continues the task; false: the session is over.
+    async fn wait_for_message(&mut self, end: &TaskEnd) -> bool {
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                IdleCommand::Continue(message) => {
+                    let UserMessage { text, images } = message;
+                    self.loaded.opened.task.prepare_next_run();
+                    self.loaded.words = Some(text);
+                    self.loaded.images = images;
+                    return true;
+                }
+                IdleCommand::SetMode(mode) => self.reload(|spec| spec.mode = Some(mode), end),
+                IdleCommand::SetModel(model) => self.reload(|spec| spec.model = Some(model), end),
+                IdleCommand::Undo(calls) => self.undo(calls),
+                IdleCommand::End => return false,
+            }
+        }
+        false
+    }
+
+    /// Loads the task again with a changed spec.
+    fn reload(&mut self, change: impl FnOnce(&mut crate::spec::SessionSpec), end: &TaskEnd) {
+        let mut spec = self.loaded.spec.clone();
+        change(&mut spec);
+        let task = self.loaded.opened.task.start().task.clone();
+        // The journal is locked by the store that is open.
+        self.loaded.opened.store = Box::new(crate::recording::Nowhere);
+        match self.host.reload(&task, &spec, &self.hub) {
+            Ok(mut loaded) => {
+                loaded.setup.cancel = self.control.cancel.clone();
+                self.loaded = loaded;
+            }
+            Err(error) => {
+                self.loaded.config.notices.send(NoticeTopic::Mode, error.to_string());
+                let old = self.loaded.spec.clone();
+                if let Ok(mut loaded) = self.host.reload(&task, &old, &self.hub) {
+                    loaded.setup.cancel = self.control.cancel.clone();
+                    self.loaded = loaded;
+                }
+            }
+        }
+        self.hub.set_state(SessionState::Idle(end.clone()));
+    }
+
+    /// Undoes the last changing calls, unless something else was changed since.
+    fn undo(&self, calls: usize) {
+        let Some(keeper) = &self.loaded.setup.resources.keeper else {
+            let text = "checkpoints are off: nothing can be undone";
+            return self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
+        };
+        let text = match keeper.undo(calls) {
+            Ok(done) => format!("{done} {} brought back", if done == 1 { "path was" } else { "paths were" }),
+            Err(error) => format!("nothing was undone: {error}"),
+        };
+        self.loaded.config.notices.send(NoticeTopic::Checkpoints, text);
+    }
+}

@@ -1,0 +1,90 @@
+//! Telemetry: what a task did, as spans for a collector of the user's. Off unless `[telemetry]` in `config.toml` names one.
+//!
+//! A task's records are made into spans as they are kept, by a pure function (`spans.rs`), and sent by a thread of their own
+//! (`send.rs`). Nothing that happens there reaches the task: a collector that is slow or gone costs spans, never a turn.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sabir_agent::{Record, Store, StoreError};
+use sabir_model::Secret;
+use serde::Deserialize;
+
+use crate::config::{Chosen, Config};
+use crate::setup::{OpenedTask, TaskSetup};
+
+use send::Sender;
+pub(crate) use spans::Asked as AskedModel;
+use spans::{Ids, Tracer};
+
+mod otlp;
+mod send;
+mod spans;
+
+/// `[telemetry]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TelemetryKeys {
+    /// The collector's base URL.
+    endpoint: Option<String>,
+    /// What is sent besides, a key for instance.
+    headers: BTreeMap<String, Secret>,
+    /// Whether words, arguments and results are sent too.
+    content: bool,
+}
+
+/// Keeps records, and has them traced.
+struct Traced {
+    store: Box<dyn Store>,
+    tracer: Tracer,
+    sender: Sender,
+    clock: fn() -> SystemTime,
+}
+
+impl TelemetryKeys {
+    /// Whether the file holds what may be a key.
+    pub(crate) fn hold_key(&self) -> bool {
+        !self.headers.is_empty()
+    }
+
+    /// Finds what cannot be meant, without showing the value of a header.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Some(endpoint) = &self.endpoint else {
+            let set = !self.headers.is_empty() || self.content;
+            return if set { Err("[telemetry] has no endpoint: nothing would be sent".to_owned()) } else { Ok(()) };
+        };
+        let sent = send::url(endpoint).and_then(|_| send::headers(&self.headers));
+        sent.map(drop).map_err(|why| format!("[telemetry]: {why}"))
+    }
+}
+
+/// Has what happens to a task on that bench traced, if the configuration says so.
+pub(crate) fn trace(open: OpenedTask, config: &Config, setup: &TaskSetup, chosen: &Chosen) -> OpenedTask {
+    let keys = config.telemetry();
+    let url = keys.endpoint.as_deref().and_then(|endpoint| send::url(endpoint).ok());
+    let (Some(url), Ok(headers)) = (url, send::headers(&keys.headers)) else { return open };
+    let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
+    let ids = Ids { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
+    let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
+    let tracer = Tracer::new(ids, &open.task.start().task, (usual, setup.modes.asked()), keys.content, nanoseconds(config.environment.clock));
+    let tracer = tracer.following(open.task.trail().clone());
+    let clock = config.environment.clock;
+    let store = Box::new(Traced { store: open.store, tracer, sender: Sender::new(url, headers), clock });
+    OpenedTask { store, ..open }
+}
+
+impl Store for Traced {
+    fn append(&mut self, record: &Record) -> Result<(), StoreError> {
+        self.store.append(record)?;
+        for span in self.tracer.note(nanoseconds(self.clock), record) {
+            self.sender.send(span);
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds since 1970.
+fn nanoseconds(clock: fn() -> SystemTime) -> u64 {
+    let since = clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

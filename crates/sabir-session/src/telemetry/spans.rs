@@ -1,0 +1,362 @@
+//! Records in, spans out, by the names of the GenAI semantic conventions of OpenTelemetry.
+//!
+//! | span | from | to |
+//! | --- | --- | --- |
+//! | `invoke_agent sabir` | the beginning of the run | `ended` |
+//! | `chat MODEL` | the record before the answer | `answered`, `failed`, or a compaction by the model |
+//! | `execute_tool NAME` | `running` | `result` |
+//!
+//! The model is asked right after a record was kept, so the record before an answer says when; what was said meanwhile does not count.
+//! A call that did not run has a span without a duration, with what stopped it. Without the user's leave a span holds names,
+//! numbers and kinds, and none of the words of a task.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sabir_agent::{Author, Outcome, Record, Shift, TaskId, Trail, When, control};
+use sabir_call::{Call, CallId, Ending, Part, Usage};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What identifies the spans of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ids {
+    /// Of all of them.
+    pub(crate) trace: u128,
+    /// That of the first; the others are counted from there.
+    pub(crate) base: u64,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The provider, by Sabir's name.
+    pub(crate) provider: String,
+    /// The provider's name of the model.
+    pub(crate) model: String,
+}
+
+/// The task's model, and those of its modes.
+type Models = (Asked, BTreeMap<String, Asked>);
+
+/// Something that took its time.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) trace: u128,
+    pub(crate) id: u64,
+    /// The span that it is a part of.
+    pub(crate) parent: Option<u64>,
+    pub(crate) name: String,
+    /// Whether another program was asked.
+    pub(crate) is_client: bool,
+    /// From and to, in nanoseconds since 1970.
+    pub(crate) time: (u64, u64),
+    pub(crate) attributes: Vec<(&'static str, Value)>,
+    /// Whether it went wrong.
+    pub(crate) failed: bool,
+}
+
+/// Makes spans of the records of one run.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    ids: Ids,
+    count: u64,
+    begun: u64,
+    /// When the record was kept that the model may have been asked after.
+    last: u64,
+    task: String,
+    trail: Trail,
+    asked: Models,
+    content: bool,
+    prompt: Option<String>,
+    /// The calls of the last answer, with when they began to run.
+    calls: HashMap<CallId, (Call, Option<u64>)>,
+    usage: Usage,
+}
+
+impl Tracer {
+    /// A run of that task that begins now. `content`: whether words are told.
+    pub(crate) fn new(
+        ids: Ids,
+        task: &TaskId,
+        asked: (Asked, BTreeMap<String, Asked>),
+        content: bool,
+        now: u64,
+    ) -> Self {
+        Self {
+            ids,
+            count: 1,
+            begun: now,
+            last: now,
+            task: task.to_string(),
+            trail: Trail::default(),
+            asked,
+            content,
+            prompt: None,
+            calls: HashMap::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    /// A run of a task that has come so far.
+    pub(crate) fn following(self, trail: Trail) -> Self {
+        Self { trail, ..self }
+    }
+
+    /// Takes a record that was kept at that time.
+    pub(crate) fn note(&mut self, now: u64, record: &Record) -> Vec<Span> {
+        let span = match record {
+            Record::Started(start) => {
+                self.prompt = Some(start.prompt.clone());
+                None
+            }
+            Record::Answered(answered) => {
+                let calls = answered.parts.iter().filter_map(|part| match part {
+                    Part::Call(call) => Some((call.id.clone(), (call.clone(), None))),
+                    _ => None,
+                });
+                self.calls = calls.collect();
+                let mut more = vec![(
+                    "gen_ai.response.finish_reasons",
+                    json!([word(&answered.stop.unwrap_or(sabir_call::StopReason::Other))]),
+                )];
+                if self.content {
+                    more.push(("gen_ai.output.messages", json!(messages("assistant", &answered.parts))));
+                }
+                Some(self.chat(now, answered.usage, more, None))
+            }
+            Record::Failed(failed) => Some(self.chat(now, failed.usage, Vec::new(), Some(word(&failed.error)))),
+            Record::Context(Shift::Compacted(compacted)) if compacted.by == Author::Model => {
+                Some(self.chat(now, compacted.usage, Vec::new(), None))
+            }
+            Record::Running { call, .. } => {
+                if let Some((_, begun)) = self.calls.get_mut(call) {
+                    *begun = Some(now);
+                }
+                None
+            }
+            Record::Result(result) => self.tool(now, result),
+            Record::Ended { outcome, .. } => Some(self.run(now, *outcome)),
+            _ => None,
+        };
+        let waits = match record {
+            Record::Said { when, .. } | Record::Context(Shift::Moded { when, .. }) => *when == When::Later,
+            _ => false,
+        };
+        if !waits {
+            self.last = now;
+        }
+        self.trail.note(record);
+        span.into_iter().collect()
+    }
+
+    fn chat(&mut self, now: u64, usage: Usage, more: Vec<(&'static str, Value)>, error: Option<String>) -> Span {
+        let mut attributes = self.about("chat");
+        attributes.extend(counts(usage));
+        attributes.extend(more);
+        for (sum, count) in [(&mut self.usage.input, usage.input), (&mut self.usage.output, usage.output)] {
+            *sum = Some(sum.unwrap_or(0).saturating_add(count.unwrap_or(0)));
+        }
+        let name = format!("chat {}", self.present().model);
+        let time = (self.last, now);
+        Span { is_client: true, ..self.span(name, time, attributes, error) }
+    }
+
+    fn tool(&mut self, now: u64, result: &sabir_call::CallResult) -> Option<Span> {
+        let (call, begun) = self.calls.remove(&result.id)?;
+        if control::is_control(&call.name) {
+            return None;
+        }
+        // A name that is no tool's may be any words of the model's.
+        let known = || result.ending != Ending::Rejected || crate::setup::built_in_tools().get(&call.name).is_some();
+        let name = if self.content || known() { call.name.as_str() } else { "_OTHER" };
+        let title = format!("execute_tool {name}");
+        let mut attributes = vec![
+            ("gen_ai.operation.name", json!("execute_tool")),
+            ("gen_ai.tool.name", json!(name)),
+            ("gen_ai.tool.type", json!("function")),
+            ("gen_ai.tool.call.id", json!(call.id)),
+        ];
+        if self.content {
+            let arguments = Value::Object(call.arguments).to_string();
+            attributes.push(("gen_ai.tool.call.arguments", json!(arguments)));
+            attributes.push(("gen_ai.tool.call.result", json!(result.content)));
+        }
+        let error = (result.ending != Ending::Done).then(|| word(&result.ending));
+        Some(self.span(title, (begun.unwrap_or(now), now), attributes, error))
+    }
+
+    /// The span of the whole run.
+    fn run(&mut self, now: u64, outcome: Outcome) -> Span {
+        let mut attributes = self.about("invoke_agent");
+        attributes.push(("gen_ai.agent.name", json!("sabir")));
+        attributes.push(("gen_ai.agent.version", json!(env!("CARGO_PKG_VERSION"))));
+        attributes.extend(counts(self.usage));
+        if let Some(prompt) = self.prompt.take().filter(|_| self.content) {
+            attributes.push(("gen_ai.input.messages", json!(messages("user", &[Part::text(prompt)]))));
+        }
+        let error = (outcome != Outcome::Completed).then(|| word(&outcome));
+        let span = self.span("invoke_agent sabir".to_owned(), (self.begun, now), attributes, error);
+        Span { id: self.ids.base, parent: None, ..span }
+    }
+
+    fn span(
+        &mut self,
+        name: String,
+        time: (u64, u64),
+        mut attributes: Vec<(&'static str, Value)>,
+        error: Option<String>,
+    ) -> Span {
+        let id = self.ids.base.wrapping_add(self.count);
+        self.count = self.count.wrapping_add(1);
+        attributes.push(("gen_ai.conversation.id", json!(self.task)));
+        let failed = error.is_some();
+        attributes.extend(error.map(|error| ("error.type", json!(error))));
+        let (trace, parent) = (self.ids.trace, Some(self.ids.base));
+        Span { trace, id, parent, name, is_client: false, time, attributes, failed }
+    }
+
+    fn about(&self, operation: &str) -> Vec<(&'static str, Value)> {
+        let Asked { provider, model } = self.present();
+        vec![
+            ("gen_ai.operation.name", json!(operation)),
+            ("gen_ai.provider.name", json!(provider_name(provider))),
+            ("gen_ai.request.model", json!(model)),
+        ]
+    }
+
+    /// Who is asked in the mode that holds.
+    fn present(&self) -> &Asked {
+        let (usual, others) = &self.asked;
+        others.get(self.trail.mode()).filter(|_| self.trail.has_switched()).unwrap_or(usual)
+    }
+}
+
+/// The provider's name in the conventions, where they have another one.
+fn provider_name(name: &str) -> &str {
+    match name {
+        "gemini" => "gcp.gemini",
+        "bedrock" => "aws.bedrock",
+        "mistral" => "mistral_ai",
+        "xai" => "x_ai",
+        other => other,
+    }
+}
+
+fn counts(usage: Usage) -> impl Iterator<Item = (&'static str, Value)> {
+    let counts = [
+        ("gen_ai.usage.input_tokens", usage.input),
+        ("gen_ai.usage.output_tokens", usage.output),
+        ("gen_ai.usage.cache_read.input_tokens", usage.cache_read),
+        ("gen_ai.usage.cache_creation.input_tokens", usage.cache_write),
+    ];
+    counts.into_iter().filter_map(|(name, count)| Some((name, json!(count?))))
+}
+
+/// A kind by the word that records have for it.
+fn word(kind: &impl Serialize) -> String {
+    match serde_json::to_value(kind) {
+        Ok(Value::String(word)) => word,
+        _ => "_OTHER".to_owned(),
+    }
+}
+
+/// A message as the conventions write it: JSON in a text.
+fn messages(role: &str, parts: &[Part]) -> String {
+    let parts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(json!({"type": "text", "content": text})),
+        Part::Thought { text, .. } => Some(json!({"type": "reasoning", "content": text})),
+        Part::Call(Call { id, name, arguments, .. }) => {
+            Some(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}))
+        }
+        _ => None,
+    });
+    json!([{"role": role, "parts": parts.collect::<Vec<_>>()}]).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(value: Value) -> Record {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn story() -> Vec<Record> {
+        let call = |id: &str, name: &str| json!({"type": "call", "id": id, "name": name, "arguments": {"path": "secret words", "mode": "plan"}});
+        let answered = |calls: &[Value]| json!({"kind": "answered", "turn": 1, "parts": calls, "checks": [], "usage": {"input": 10, "output": 2, "cache_read": 4}, "stop": "calls"});
+        let result = |id: &str, name: &str, ending: &str| json!({"kind": "result", "id": id, "name": name, "ending": ending, "content": "secret words"});
+        let all = [
+            json!({"kind": "started", "task": "t", "prompt": "secret words", "workspace": "/w", "model": "openai/m", "protocol": "native", "version": "1"}),
+            json!({"kind": "failed", "error": "unavailable", "message": "secret words"}),
+            answered(&[call("1", "read_file"), call("2", "write_to_file"), call("3", "switch_mode")]),
+            json!({"kind": "running", "call": "1"}),
+            json!({"kind": "said", "by": "user", "text": "secret words", "when": "later"}),
+            result("1", "read_file", "done"),
+            result("2", "write_to_file", "denied"),
+            json!({"kind": "context", "change": "moded", "mode": "plan", "told": "secret words"}),
+            result("3", "switch_mode", "done"),
+            answered(&[]),
+            json!({"kind": "ended", "outcome": "unfinished", "message": "secret words"}),
+        ];
+        all.into_iter().map(record).collect()
+    }
+
+    fn spans(content: bool) -> Vec<Span> {
+        let asked = |provider: &str, model: &str| Asked { provider: provider.to_owned(), model: model.to_owned() };
+        let others = [("plan".to_owned(), asked("gemini", "thinker"))].into();
+        let mut tracer =
+            Tracer::new(Ids { trace: 7, base: 100 }, &TaskId::new("t"), (asked("openai", "m"), others), content, 0);
+        (1..).zip(story()).flat_map(|(at, record)| tracer.note(at * 10, &record)).collect()
+    }
+
+    #[test]
+    fn records_become_spans() {
+        let told: Vec<_> = spans(false)
+            .iter()
+            .map(|span| {
+                let of = |name: &str| {
+                    span.attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string())
+                };
+                let error = of("error.type").unwrap_or_default();
+                format!(
+                    "{} {:?} {} {:?} {}{}",
+                    span.id,
+                    span.parent,
+                    span.name,
+                    span.time,
+                    of("gen_ai.provider.name").unwrap_or_default(),
+                    error
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"101 Some(100) chat m (10, 20) "openai""unavailable""#,
+                r#"102 Some(100) chat m (20, 30) "openai""#,
+                "103 Some(100) execute_tool read_file (40, 60) ",
+                r#"104 Some(100) execute_tool write_to_file (70, 70) "denied""#,
+                r#"105 Some(100) chat thinker (90, 100) "gcp.gemini""#,
+                r#"100 None invoke_agent sabir (0, 110) "gcp.gemini""unfinished""#,
+            ]
+        );
+        let of = |at: usize, name: &str| {
+            spans(false)[at].attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+        };
+        assert_eq!(of(1, "gen_ai.response.finish_reasons"), Some(json!(["calls"])));
+        assert_eq!(of(1, "gen_ai.usage.cache_read.input_tokens"), Some(json!(4)));
+        assert_eq!(of(5, "gen_ai.usage.input_tokens"), Some(json!(20)));
+        assert_eq!(of(2, "gen_ai.tool.call.id"), Some(json!("1")));
+    }
+
+    #[test]
+    fn words_are_told_only_by_leave() {
+        assert!(!format!("{:?}", spans(false)).contains("secret words"));
+        let told = spans(true);
+        for (at, name) in [(1, "gen_ai.output.messages"), (2, "gen_ai.tool.call.result"), (5, "gen_ai.input.messages")]
+        {
+            let value = told[at].attributes.iter().find(|(known, _)| *known == name);
+            assert!(value.is_some_and(|(_, value)| value.to_string().contains("secret words")), "{name}");
+        }
+    }
+}

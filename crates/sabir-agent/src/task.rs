@@ -244,10 +244,7 @@ impl Task {
     }
 
     /// The task of these records, and whether their last one completes it.
-    fn replay_all(
-        records: impl IntoIterator<Item = Record>,
-        settings: Settings,
-    ) -> Result<(Self, bool), ReplayError> {
+    fn replay_all(records: impl IntoIterator<Item = Record>, settings: Settings) -> Result<(Self, bool), ReplayError> {
         let mut records = records.into_iter();
         let Some(Record::Started(start)) = records.next() else { return Err(ReplayError::NoStart) };
         let mut task = Self::empty(start.clone(), settings);

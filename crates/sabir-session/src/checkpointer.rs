@@ -17,10 +17,10 @@ use sabir_workspace::checkpoint::{
     Caps, CheckpointError, Checkpoints, Goal, Mark, ObjectId, Scope, name, prune_stores,
 };
 
-use crate::spec::SessionSpec;
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::error::SessionError;
+use crate::spec::SessionSpec;
 
 /// A smaller store could hold no checkpoint worth the name.
 const LEAST_MIB: u64 = 16;
@@ -56,11 +56,7 @@ pub(crate) struct Kept {
 struct Stop(Arc<AtomicBool>);
 
 /// The store for a workspace, in its usual place, which depends on the folder's path.
-pub fn store(
-    workspace: &Arc<Workspace>,
-    caps: Caps,
-    environment: &Environment,
-) -> Result<Checkpoints, SessionError> {
+pub fn store(workspace: &Arc<Workspace>, caps: Caps, environment: &Environment) -> Result<Checkpoints, SessionError> {
     let data = environment.sabir_data_folder()?;
     let folder = store_folder(&data, workspace.root());
     Ok(Checkpoints::new(folder, Arc::clone(workspace), caps, vec![data]))

@@ -67,7 +67,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::Mode;
+use sabir_agent::{Mode, Rules};
 use sabir_call::Prices;
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
 use sabir_tools::EditTool;
@@ -80,16 +80,17 @@ use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::notice::NoticeSink;
 use crate::providers::{self, LONGEST, Providers, Reached, Row};
+use crate::spec::RuleSpec;
 use crate::telemetry::TelemetryKeys;
 use crate::{modes, repairs};
 
 pub use gateway::{GatewayKeys, GatewayModelKeys, LogForm};
 pub(crate) use limits::{CompletionKeys, LimitKeys, SubtaskKeys};
-pub(crate) use rules::{ModeTable, RuleKeys, Wrong};
-pub(crate) use text::read_text;
+pub use rules::{ModeTable, RuleKeys, Wrong};
+pub use text::read_text;
 
 mod gateway;
-pub(crate) mod keys;
+pub mod keys;
 mod limits;
 mod meaning;
 mod rules;
@@ -98,7 +99,7 @@ mod text;
 /// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Config {
+pub struct Config {
     pub(crate) model: Option<String>,
     pub(crate) protocol: Option<String>,
     pub(crate) edit_tool: Option<String>,
@@ -140,21 +141,21 @@ struct OwnKeys {
 
 /// A model that can be asked.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// The name as the user gave it.
-    pub(crate) name: String,
+    pub name: String,
     /// The provider's name of it.
-    pub(crate) id: String,
+    pub id: String,
     /// What is known of it.
-    pub(crate) entry: Option<Entry>,
+    pub entry: Option<Entry>,
     /// What it costs there.
-    pub(crate) prices: Prices,
+    pub prices: Prices,
     catalogue: Catalogue,
-    pub(crate) reached: Reached,
+    pub reached: Reached,
 }
 
 /// Why the glob of a path in the workspace cannot mean what it says.
-pub(crate) fn glob_fault(glob: &str) -> Option<String> {
+pub fn glob_fault(glob: &str) -> Option<String> {
     let home =
         glob.starts_with("~/").then(|| format!("`{glob}` is not in the workspace: write a path seen from there"));
     home.or_else(|| meaning::of_path(glob))
@@ -208,13 +209,14 @@ impl Config {
         config.rules.check(environment.home_folder.as_deref()).map_err(at)?;
         config.modes = modes::own(&config.rules).map_err(at)?;
         // Said of the file, by whatever command reads it first.
-        repairs::without(&config.repairs_off).map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
+        repairs::without(&config.repairs_off)
+            .map_err(|failure| wrong(format!("repairs_off: {}", failure.to_string())))?;
         dialect_tables::define_all((&path, &text), std::mem::take(&mut config.own.dialects))?;
         Ok(config)
     }
 
     /// How long an approval waits for its answer; `None`: as long as it takes.
-    pub(crate) fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
+    pub fn answer_limit(&self) -> Result<Option<Duration>, SessionError> {
         let limit = self.limits.ask_timeout.as_deref().map(duration).transpose();
         limit.map_err(|error| SessionError::invalid(format!("ask_timeout: {error}")))
     }
@@ -240,7 +242,7 @@ impl Config {
     }
 
     /// The model of that name, or the configured one.
-    pub(crate) fn choose(&self, name: Option<&str>) -> Result<Chosen, SessionError> {
+    pub fn choose(&self, name: Option<&str>) -> Result<Chosen, SessionError> {
         let name = name.or(self.model.as_deref()).ok_or_else(|| {
             SessionError::invalid(
                 "no model is chosen: use --model PROVIDER/NAME, or set `model` in config.toml (for example openai/gpt-5)",
@@ -250,7 +252,9 @@ impl Config {
             let (url, id) = name.split_once('#').unwrap_or((name, ""));
             let reached = providers::address(url)?;
             if id.is_empty() {
-                return Err(SessionError::invalid("an address in --model needs a name behind it: http://HOST:PORT/v1#NAME"));
+                return Err(SessionError::invalid(
+                    "an address in --model needs a name behind it: http://HOST:PORT/v1#NAME",
+                ));
             }
             (reached, id.to_owned())
         } else {
@@ -261,7 +265,7 @@ impl Config {
     }
 
     /// The model of that id at that provider.
-    pub(crate) fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
+    pub fn reached(&self, name: &str, id: String, reached: Reached) -> Chosen {
         let catalogue = self.catalogue();
         let entry = catalogue.find(&id);
         let prices = catalogue.prices(&reached.provider, &id);
@@ -269,12 +273,30 @@ impl Config {
     }
 
     /// What is known of models, the user's entries first.
-    pub(crate) fn catalogue(&self) -> Catalogue {
+    pub fn catalogue(&self) -> Catalogue {
         Catalogue::new(self.own.models.clone())
     }
 
+    /// The rules of the configuration and of a spec, for a workspace in that folder.
+    ///
+    /// # Errors
+    /// When a rule cannot be read.
+    pub fn rules(&self, spec: &RuleSpec, root: &Path) -> Result<Rules, SessionError> {
+        self.rules.rules(spec, root, self.environment.home_folder.as_deref())
+    }
+
+    /// The mode of tasks that name none, where the configuration sets it.
+    pub fn usual_mode(&self) -> Option<&str> {
+        self.rules.mode.as_deref()
+    }
+
+    /// The names of the repairs that are switched off.
+    pub fn disabled_repairs(&self) -> &[String] {
+        &self.repairs_off
+    }
+
     /// What a gateway is told.
-    pub(crate) fn gateway(&self) -> &GatewayKeys {
+    pub fn gateway(&self) -> &GatewayKeys {
         &self.own.gateway
     }
 
@@ -284,12 +306,12 @@ impl Config {
     }
 
     /// All providers, for a list.
-    pub(crate) fn providers(&self) -> Vec<Row> {
+    pub fn providers(&self) -> Vec<Row> {
         self.own.providers.rows(&self.environment)
     }
 
     /// Where servers of this machine may be.
-    pub(crate) fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<Place> {
         self.own.providers.places(&self.environment)
     }
 
@@ -313,7 +335,9 @@ impl Config {
         let speaks = |(_, starts): &&(_, &[&str])| starts.iter().any(|start| name.starts_with(start));
         let spoken = BEGINNINGS.iter().find(speaks).map(|(provider, _)| *provider);
         // OpenAI's address is often moved to a server of other models.
-        let moved = ["openai", "anthropic"].into_iter().find(|provider| providers::base_url_of(provider, &self.environment).is_some());
+        let moved = ["openai", "anthropic"]
+            .into_iter()
+            .find(|provider| providers::base_url_of(provider, &self.environment).is_some());
         let whose = spoken.filter(|provider| matches!(*provider, "anthropic" | "openai")).or(moved).or(spoken);
         match whose {
             Some(provider) if !name.contains('/') || moved.is_some() => Ok((provider.to_owned(), name.to_owned())),
@@ -328,7 +352,7 @@ impl Config {
 impl Chosen {
     /// The model itself, which has opened nothing yet. `set_up` is applied to it, and to each that takes its place with a
     /// new key.
-    pub(crate) fn model(&self, set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static) -> Renewing<HttpModel> {
+    pub fn model(&self, set_up: impl Fn(HttpModel) -> HttpModel + Send + Sync + 'static) -> Renewing<HttpModel> {
         let (Reached { provider, deadlines, retries, command }, catalogue) =
             (self.reached.clone(), self.catalogue.clone());
         let make = move |key: Option<Secret>| {
@@ -343,28 +367,28 @@ impl Chosen {
     }
 
     /// The model with the key at hand, which stays.
-    pub(crate) fn plain(&self) -> HttpModel {
+    pub fn plain(&self) -> HttpModel {
         let Reached { provider, deadlines, retries, .. } = self.reached.clone();
         HttpModel::new(provider).deadlines(deadlines).retries(retries).catalogue(self.catalogue.clone())
     }
 
     /// How often a request is sent again, at most.
-    pub(crate) fn retries(&self) -> u32 {
+    pub fn retries(&self) -> u32 {
         self.reached.retries.limit
     }
 
     /// What its provider speaks.
-    pub(crate) fn spoken(&self) -> (Wire, Form) {
+    pub fn spoken(&self) -> (Wire, Form) {
         (self.reached.provider.wire, self.reached.provider.form.clone())
     }
 
     /// Whether a key that is refused is fetched anew.
-    pub(crate) fn renews(&self) -> bool {
+    pub fn renews(&self) -> bool {
         self.reached.command.is_some()
     }
 
     /// The provider's name.
-    pub(crate) fn provider(&self) -> &str {
+    pub fn provider(&self) -> &str {
         &self.reached.provider.name
     }
 }
@@ -417,7 +441,7 @@ fn secrets(value: &toml::Value, inside: bool) -> Vec<String> {
 }
 
 /// `90`, `90s`, `15m` or `2h`.
-pub(crate) fn duration(text: &str) -> Result<Duration, SessionError> {
+pub fn duration(text: &str) -> Result<Duration, SessionError> {
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()).and_then(|at| text.split_at_checked(at)) {
         Some((digits, "s")) => (digits, 1),
         Some((digits, "m")) => (digits, 60),

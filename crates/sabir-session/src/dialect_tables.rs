@@ -34,7 +34,10 @@ fn load_file(path: &Path) -> Result<(), SessionError> {
     let text = config::read_text(path)?;
     let unusable = |error: toml::de::Error| {
         let (shown, error) = (path.display(), error.to_string());
-        SessionError::invalid(format!("{shown} cannot be used: {}\n`sabir help dialects` shows the keys", error.trim_end()))
+        SessionError::invalid(format!(
+            "{shown} cannot be used: {}\n`sabir help dialects` shows the keys",
+            error.trim_end()
+        ))
     };
     let alone = DeTable::parse(&text).map_err(unusable)?.get_ref().iter().any(|(key, _)| *key.get_ref() != "dialects");
     if alone {

@@ -3,8 +3,8 @@
 use sabir_agent::{Arguments, Conditions, Limits, OpenTodos, SubtaskLimits};
 use serde_json::json;
 
-use crate::spec::{CompletionSpec, LimitSpec};
 use crate::config::{LimitKeys, SubtaskKeys};
+use crate::spec::{CompletionSpec, LimitSpec};
 
 /// The tool that runs the check, and how long it may take: what that tool gives a command at most.
 const TOOL: &str = "execute_command";

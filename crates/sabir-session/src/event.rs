@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use sabir_agent::{Compaction, Filling, Moment, Question, Record, Start, TaskEvent, TaskId};
-use sabir_call::{
-    ArgForm, CallId, Certainty, Cut, Event, Fault, Mark, MarkRole, Opaque, Span, StopReason, Usage,
-};
+use sabir_call::{ArgForm, CallId, Certainty, Cut, Event, Fault, Mark, MarkRole, Opaque, Span, StopReason, Usage};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -228,9 +226,7 @@ impl StreamEvent {
                 at: *at,
                 name_at: *name_at,
             },
-            Self::ArgStart { index, name, form, at } => {
-                Event::ArgStart { index: *index, name, form: *form, at: *at }
-            }
+            Self::ArgStart { index, name, form, at } => Event::ArgStart { index: *index, name, form: *form, at: *at },
             Self::ArgDelta { index, text } => Event::ArgDelta { index: *index, text },
             Self::ArgEnd { index, lead, at } => Event::ArgEnd { index: *index, lead, at: *at },
             Self::CallEnd { index, at } => Event::CallEnd { index: *index, at: *at },

@@ -13,7 +13,9 @@ use crate::error::SessionError;
 use crate::hub::EventHub;
 use crate::loading::{self, LoadedSession};
 use crate::locked;
+use crate::modes::{self, Begun};
 use crate::notice::NoticeTopic;
+use crate::pictures::Sight;
 use crate::session::Session;
 use crate::setup;
 use crate::spec::{RecordMode, SessionSpec};
@@ -90,6 +92,29 @@ impl Host {
         Ok(self.spawn(loaded, hub))
     }
 
+    /// The prompt of the task that a recording holds.
+    ///
+    /// # Errors
+    /// When the recording cannot be played.
+    pub fn recorded_prompt(recording: &[u8]) -> Result<String, SessionError> {
+        Ok(crate::recording::open(recording)?.1.start.prompt)
+    }
+
+    /// Replays a recording as a new task that keeps a journal in that folder.
+    ///
+    /// # Errors
+    /// When the recording cannot be played, or the journal cannot be made.
+    pub async fn replay_journaled(
+        &self,
+        recording: &[u8],
+        spec: SessionSpec,
+        journals: &Path,
+    ) -> Result<Session, SessionError> {
+        let hub = EventHub::new();
+        let loaded = loading::replay_journaled(self, &spec, recording, journals, &hub)?;
+        Ok(Session::spawn(self.clone(), loaded, hub))
+    }
+
     /// Starts a new task with the first records of another, which stays as it is. `at` counts records from 1; without it all are taken.
     ///
     /// # Errors
@@ -101,9 +126,7 @@ impl Host {
         let at = at.unwrap_or(count);
         if at == 0 || at > count {
             let records = if count == 1 { "1 record".to_owned() } else { format!("{count} records") };
-            return Err(SessionError::invalid(format!(
-                "the task {task} has {records}; `sabir log {task}` shows them"
-            )));
+            return Err(SessionError::invalid(format!("the task {task} has {records}; `sabir log {task}` shows them")));
         }
         entries.truncate(at);
         let Some(Record::Started(start)) = entries.first().map(|entry| &entry.record) else {
@@ -197,6 +220,27 @@ impl Host {
     /// A new id that no task has.
     pub fn new_task_id(&self) -> TaskId {
         TaskId::new(self.environment.unique_id().to_string())
+    }
+
+    /// Whether the model can be shown pictures: that of a new task, or of a task that is resumed.
+    ///
+    /// # Errors
+    /// When the model or the task is not known.
+    pub fn model_sight(&self, spec: &SessionSpec, task: Option<&TaskId>) -> Result<Sight, SessionError> {
+        let config = self.load_config(spec.config.as_deref())?;
+        let Some(task) = task else {
+            let own = || modes::model_of(&config, setup::first_mode(spec, &config));
+            return Ok(Sight::of(&config.choose(spec.model.as_deref().or_else(own))?));
+        };
+        let (entries, _) = sabir_journal::read(&self.environment.tasks_folder()?, task)
+            .map_err(|error| SessionError::invalid(error.to_string()))?;
+        let records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
+        let start = loading::first_start(task, &records)?;
+        let spec = setup::with_kept_mode(&records, spec);
+        let mode = setup::first_mode(&spec, &config);
+        let begun = Begun { mode: setup::begun_mode(start), model: &start.model, protocol: &start.protocol };
+        let (chosen, _) = modes::chosen(mode, begun, &config, &spec)?;
+        Ok(Sight::of(&chosen))
     }
 
     /// Loads the configuration: the named file, or the user's. Notices are discarded.

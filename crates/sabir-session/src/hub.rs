@@ -43,6 +43,7 @@ struct OpenRequest {
 /// Where a task at work hears what is said to it.
 struct TaskInbox {
     task: TaskId,
+    subtask: Option<Arc<SubtaskLabel>>,
     sender: UnboundedSender<Heard>,
 }
 
@@ -171,21 +172,16 @@ impl EventHub {
         answer_limit: Option<Duration>,
     ) -> HubFrontEnd {
         let (sender, commands) = unbounded_channel();
+        let subtask = subtask.map(Arc::new);
         let mut state = self.lock();
         if state.is_detached {
             _ = sender.send(Heard::Left);
         }
         // A run that follows another of the same task takes its place.
         state.inboxes.retain(|inbox| inbox.task != *task);
-        state.inboxes.push(TaskInbox { task: task.clone(), sender });
+        state.inboxes.push(TaskInbox { task: task.clone(), subtask: subtask.clone(), sender });
         drop(state);
-        HubFrontEnd {
-            hub: self.clone(),
-            task: task.clone(),
-            subtask: subtask.map(Arc::new),
-            commands: Some(commands),
-            answer_limit,
-        }
+        HubFrontEnd { hub: self.clone(), task: task.clone(), subtask, commands: Some(commands), answer_limit }
     }
 
     /// Passes something on to a task at work.
@@ -208,8 +204,16 @@ impl EventHub {
         let mut state = self.lock();
         let unknown = || Rejected::NoSuchRequest(request.clone());
         let open = state.requests.iter_mut().find(|open| open.id == *request).ok_or_else(unknown)?;
-        let answer = open.answer.take().ok_or_else(unknown)?;
-        answer.send(reply).map_err(|_| unknown())
+        let Some(call) = request.call.clone() else {
+            let answer = open.answer.take().ok_or_else(unknown)?;
+            return answer.send(reply).map_err(|_| unknown());
+        };
+        // Through the inbox, so that an answer and what is said after it count in their order.
+        let inbox = state.inboxes.iter().find(|inbox| inbox.task == request.task).ok_or_else(unknown)?;
+        inbox.sender.send(Heard::Replied(call, reply)).map_err(|_| unknown())?;
+        let label = inbox.subtask.clone();
+        state.close_request(&request.task, label, CloseReason::Answered);
+        Ok(())
     }
 }
 

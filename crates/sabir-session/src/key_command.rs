@@ -51,11 +51,22 @@ impl KeyCommand {
         if let Some(key) = printed.get(&self.words) {
             return Ok(key.clone());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| self.words_for(&format!("cannot be run: {error}")))?;
-        let key = runtime.block_on(self.clone().renew())?;
+        let key = self.run_on_own_thread()?;
         printed.insert(self.words.clone(), key.clone());
         Ok(key)
+    }
+
+    /// Runs the command on a thread of its own: the caller may be inside of a runtime, where nothing may block on another.
+    fn run_on_own_thread(&self) -> Result<Secret, String> {
+        let command = self.clone();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| command.words_for(&format!("cannot be run: {error}")))?;
+            runtime.block_on(command.clone().renew())
+        };
+        let thread = std::thread::Builder::new().name("key command".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| self.words_for(&format!("cannot be run: {error}")))?;
+        thread.join().unwrap_or_else(|_| Err(self.words_for("broke down")))
     }
 
     /// Runs the command.

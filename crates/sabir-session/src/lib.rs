@@ -7,8 +7,8 @@
 //! This crate does not print, does not parse flags, does not handle signals, and reads the environment only through
 //! [`Environment`].
 
-pub mod config;
 pub mod checkpointer;
+pub mod config;
 pub mod dialect_tables;
 pub mod locked;
 pub mod modes;
@@ -20,6 +20,7 @@ pub mod trust;
 
 mod amazon;
 mod command;
+mod context;
 mod ends;
 mod environment;
 mod error;
@@ -41,6 +42,7 @@ mod subtasks;
 mod telemetry;
 
 pub use command::{Command, Decision, Delivery, Rejected, UserMessage};
+pub use context::{SummaryAuthor, TaskContext};
 pub use environment::Environment;
 pub use error::SessionError;
 pub use event::{
@@ -53,6 +55,4 @@ pub use notice::{Notice, NoticeSink, NoticeTopic};
 pub use repairs::without as repairs_without;
 pub use session::{Session, SessionHandle, SessionOutcome};
 pub use setup::{TaskEnd, TaskSetup, built_in_tools, find_task, passing_jobs};
-pub use spec::{
-    CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec, SubtaskSpec,
-};
+pub use spec::{CompletionSpec, Interactivity, LimitSpec, RecordMode, RuleSpec, SandboxSpec, SessionSpec, SubtaskSpec};

@@ -149,14 +149,7 @@ pub(crate) fn create(
     let begun = Begun { mode: &mode, model: &chosen.name, protocol: &protocol };
     let setup = setup.among(&config, spec, begun, &chosen, is_recorded)?.in_mode(now);
     let attended = spec.interactivity.attended();
-    let plan = NewTaskPlan {
-        id,
-        prompt: first.text,
-        model: &chosen.name,
-        model_id: &chosen.id,
-        protocol,
-        from: None,
-    };
+    let plan = NewTaskPlan { id, prompt: first.text, model: &chosen.name, model_id: &chosen.id, protocol, from: None };
     let mut opened = setup::create_task(&setup, plan, attended, &journals, host.environment())?;
     opened.task = opened.task.bringing(images);
     let opened = telemetry::trace(opened, &config, &setup, &chosen);
@@ -293,7 +286,7 @@ fn open_journal(
 }
 
 /// How a task began that can continue.
-fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r Start, SessionError> {
+pub(crate) fn first_start<'r>(id: &TaskId, records: &'r [Record]) -> Result<&'r Start, SessionError> {
     let Some(Record::Started(start)) = records.first() else {
         return Err(SessionError::invalid(format!("the journal of {id} does not begin with the start of a task")));
     };
@@ -373,6 +366,23 @@ pub(crate) fn replay_new(
         told.start.prompt = first.text;
     }
     replay(host, spec, cassette, told, hub)
+}
+
+/// Replays a recording as a new task with an id and a journal of its own.
+pub(crate) fn replay_journaled(
+    host: &Host,
+    spec: &SessionSpec,
+    recording: &[u8],
+    journals: &Path,
+    hub: &EventHub,
+) -> Result<LoadedSession, SessionError> {
+    let (cassette, mut told) = recording::open(recording)?;
+    told.start.task = host.new_task_id();
+    let journal = Journal::create(journals, &told.start.task, host.environment().journal_clock())
+        .map_err(|error| SessionError::internal(error.to_string()))?;
+    let mut loaded = replay(host, spec, cassette, told, hub)?;
+    loaded.opened.store = Box::new(journal);
+    Ok(loaded)
 }
 
 /// Replays a recording of a resumed task: it holds what had happened before.

@@ -10,6 +10,7 @@ use sabir_workspace::{Bounds, Workspace};
 use crate::config::{self, Config, ModeTable, RuleKeys, Wrong};
 use crate::error::SessionError;
 
+pub use roo::ModeFault;
 use roo::RooModes;
 
 mod enter;
@@ -17,7 +18,7 @@ mod outfits;
 mod roo;
 
 pub(crate) use enter::{Followed, Routed};
-pub(crate) use outfits::{Begun, Modes, Now, ToldMode, chosen, name, names, now};
+pub(crate) use outfits::{Begun, Modes, Now, ToldMode, chosen, name, now};
 
 /// The mode that gives all work to subtasks.
 pub(crate) const ORCHESTRATOR: &str = "orchestrator";
@@ -26,7 +27,7 @@ pub(crate) const ORCHESTRATOR: &str = "orchestrator";
 const IGNORE_FILES: [&str; 3] = [".sabirignore", ".clineignore", ".rooignore"];
 
 /// The mode of that name.
-pub(crate) fn find(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
+pub fn find(name: &str, config: &Config, workspace: &Workspace) -> Result<Mode, SessionError> {
     let usual = Mode::usual_name(name);
     let (all, faults) = all(config, workspace);
     let found = all.iter().find(|mode| mode.name == name || mode.name == usual);
@@ -41,7 +42,7 @@ pub(crate) fn find(name: &str, config: &Config, workspace: &Workspace) -> Result
 }
 
 /// All modes, and what is wrong with those of the folder.
-fn all(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<roo::Fault>) {
+pub fn all(config: &Config, workspace: &Workspace) -> (Vec<Mode>, Vec<ModeFault>) {
     let taken = |name: &str| {
         let own = || config.modes.iter().any(|mode| mode.name == name).then_some("is that of a mode of your own");
         is_built_in(name).then_some("is that of a built-in mode").or_else(own)
@@ -55,12 +56,12 @@ fn is_built_in(name: &str) -> bool {
 }
 
 /// Whether a mode is neither built in nor the user's own.
-pub(crate) fn is_foreign(name: &str, config: &Config) -> bool {
+pub fn is_foreign(name: &str, config: &Config) -> bool {
     !is_built_in(name) && !config.modes.iter().any(|mode| mode.name == name)
 }
 
 /// The model that the configuration gives a mode.
-pub(crate) fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
+pub fn model_of<'a>(config: &'a Config, mode: &str) -> Option<&'a str> {
     let tables = &config.rules.modes;
     let usual = || tables.iter().find(|(name, _)| is_built_in(name) && Mode::usual_name(name) == mode);
     tables.get(mode).or_else(|| usual().map(|(_, table)| table))?.model.as_deref()
@@ -95,7 +96,7 @@ fn unknown<'a>(name: &str, all: impl Iterator<Item = &'a Mode>) -> String {
 }
 
 /// The mode that a user names by one word, if it is one of these; else what to tell him.
-pub(crate) fn named(word: &str, names: &[String]) -> Result<String, String> {
+pub fn named(word: &str, names: &[String]) -> Result<String, String> {
     let usual = Mode::usual_name(word.trim());
     let found = names.iter().find(|name| *name == word.trim() || *name == usual);
     match (found, word.trim()) {
@@ -139,7 +140,7 @@ fn mode(name: &str, table: &ModeTable) -> Result<Mode, Wrong> {
 
 /// Whether a mode offers a tool, by its name. Switching is not offered in a built-in mode that takes nothing away: there is nothing to
 /// be had by it, and every request would carry its words.
-pub(crate) fn offers(mode: &Mode, tool: &str) -> bool {
+pub fn offers(mode: &Mode, tool: &str) -> bool {
     let has_all = || Group::ALL.iter().all(|group| mode.has(*group)) && mode.changes_freely();
     match group(tool) {
         Some(Group::Switch) if is_built_in(&mode.name) && has_all() => false,
@@ -148,7 +149,7 @@ pub(crate) fn offers(mode: &Mode, tool: &str) -> bool {
 }
 
 /// Whether a tool is offered where that mode holds. Where none does there is nothing to be switched.
-pub(crate) fn offered(mode: Option<&Mode>, tool: &str) -> bool {
+pub fn offered(mode: Option<&Mode>, tool: &str) -> bool {
     mode.map_or(tool != SWITCH, |mode| offers(mode, tool))
 }
 
@@ -166,7 +167,7 @@ fn group(tool: &str) -> Option<Group> {
 }
 
 /// What holds for the files of a task, whatever is approved.
-pub(crate) fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, SessionError> {
+pub fn bounds_of(rules: &Rules, config: &Config) -> Result<Bounds, SessionError> {
     let names = config.rules.ignore_files.clone();
     let names = names.unwrap_or_else(|| IGNORE_FILES.map(str::to_owned).to_vec());
     if let Some(name) = names.iter().find(|name| name.is_empty() || name.contains('/')) {

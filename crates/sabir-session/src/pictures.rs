@@ -15,7 +15,7 @@ const MAX_ALL: usize = 20 << 20;
 
 /// Whether a model can be shown pictures, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Sight {
+pub enum Sight {
     /// It can, or nobody knows.
     Sees,
     /// The model of that name reads none.
@@ -25,7 +25,7 @@ pub(crate) enum Sight {
 /// A picture as a program gives it: a file's path, or the file in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-pub(crate) enum Given {
+pub enum Given {
     /// A file, relative to where the process was started.
     File {
         /// Its path.
@@ -42,7 +42,7 @@ pub(crate) enum Given {
 
 impl Sight {
     /// That of the model, by the catalogue and the user's own entries.
-    pub(crate) fn of(chosen: &Chosen) -> Self {
+    pub fn of(chosen: &Chosen) -> Self {
         match chosen.entry.as_ref().and_then(|entry| entry.images) {
             Some(false) => Self::Blind(chosen.name.clone()),
             _ => Self::Sees,
@@ -50,7 +50,7 @@ impl Sight {
     }
 
     /// These pictures, if they can be shown.
-    pub(crate) fn shown(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
+    pub fn shown(&self, images: Vec<Image>) -> Result<Vec<Image>, String> {
         let size: usize = images.iter().map(|image| image.data.len()).sum();
         match self {
             _ if images.is_empty() => Ok(images),
@@ -67,7 +67,7 @@ impl Sight {
     }
 
     /// The pictures in these files, for a task that has not begun.
-    pub(crate) fn files(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
+    pub fn files(&self, paths: &[PathBuf]) -> Result<Vec<Image>, SessionError> {
         let images: Result<Vec<_>, _> = paths.iter().map(|path| load(path)).collect();
         images.and_then(|images| self.shown(images)).map_err(SessionError::invalid)
     }
@@ -75,7 +75,7 @@ impl Sight {
 
 impl Given {
     /// The picture. The bytes decide what it is.
-    pub(crate) fn image(&self) -> Result<Image, String> {
+    pub fn image(&self) -> Result<Image, String> {
         match self {
             Self::File { path } => load(path),
             Self::Data { media_type, data } => {
@@ -91,7 +91,7 @@ impl Given {
 }
 
 /// The picture in a file.
-pub(crate) fn load(path: &Path) -> Result<Image, String> {
+pub fn load(path: &Path) -> Result<Image, String> {
     let wrong = |reason: String| format!("the picture {} cannot be shown: {reason}", path.display());
     let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
     let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -106,7 +106,7 @@ pub(crate) fn load(path: &Path) -> Result<Image, String> {
 }
 
 /// Words with a line for each picture that goes with them, for a screen.
-pub(crate) fn beside(text: &str, images: &[Image]) -> String {
+pub fn beside(text: &str, images: &[Image]) -> String {
     let notes = images.iter().map(|image| {
         let bytes = image.data.len() / 4 * 3;
         format!("[a picture: {}, {}]", image.media_type, counted_bytes(bytes))

@@ -11,21 +11,21 @@ use sabir_wire::Wire;
 use serde::{Deserialize, Serialize};
 
 use crate::amazon;
+use crate::environment::Environment;
 use crate::error::SessionError;
 use crate::key_command::KeyCommand;
-use crate::environment::Environment;
 use crate::notice::NoticeSink;
 
 /// The longest time that can be asked for, in seconds: 30 days.
-pub(crate) const LONGEST: u64 = 30 * 24 * 3600;
+pub const LONGEST: u64 = 30 * 24 * 3600;
 
 /// `[providers.NAME]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ProviderConfig {
+pub struct ProviderConfig {
     wire: Option<String>,
     base_url: Option<String>,
-    pub(crate) key: Option<Secret>,
+    pub key: Option<Secret>,
     key_env: Option<String>,
     api_key_command: Option<Vec<String>>,
     api_key_seconds: Option<u64>,
@@ -36,22 +36,22 @@ pub(crate) struct ProviderConfig {
 /// All providers that can be named.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Providers(BTreeMap<String, ProviderConfig>);
+pub struct Providers(BTreeMap<String, ProviderConfig>);
 
 /// A provider with everything that is needed to ask it.
 #[derive(Debug, Clone)]
-pub(crate) struct Reached {
-    pub(crate) provider: Provider,
-    pub(crate) deadlines: Deadlines,
-    pub(crate) retries: Retries,
+pub struct Reached {
+    pub provider: Provider,
+    pub deadlines: Deadlines,
+    pub retries: Retries,
     /// What printed the key.
-    pub(crate) command: Option<KeyCommand>,
+    pub command: Option<KeyCommand>,
 }
 
 /// Where a provider's key comes from, without the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
-pub(crate) enum KeyPlace {
+pub enum KeyPlace {
     /// It wants none, as far as is known.
     Nowhere,
     /// The configuration file.
@@ -69,21 +69,21 @@ pub(crate) enum KeyPlace {
 
 /// A provider as `sabir models` lists it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) wire: String,
-    pub(crate) base_url: String,
-    pub(crate) key: KeyPlace,
+pub struct Row {
+    pub name: String,
+    pub wire: String,
+    pub base_url: String,
+    pub key: KeyPlace,
 }
 
 impl Providers {
     /// Whether the file holds a key itself.
-    pub(crate) fn hold_key(&self) -> bool {
+    pub fn hold_key(&self) -> bool {
         self.0.values().any(|own| own.key.is_some())
     }
 
     /// Finds what cannot be meant, without showing any value: it may be a key in the wrong place.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         for (name, own) in &self.0 {
             let places = [own.key.is_some(), own.key_env.is_some(), own.api_key_command.is_some()];
             if places.iter().filter(|given| **given).count() > 1 {
@@ -110,18 +110,18 @@ impl Providers {
     }
 
     /// Whether there is a provider of that name.
-    pub(crate) fn contains(&self, name: &str) -> bool {
+    pub fn contains(&self, name: &str) -> bool {
         self.0.contains_key(name) || Known::from_name(name).is_some()
     }
 
     /// The names of all, the user's own first.
-    pub(crate) fn names(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<&str> {
         let own = self.0.keys().map(String::as_str).filter(|name| Known::from_name(name).is_none());
         own.chain(KNOWN.iter().map(|known| known.name)).collect()
     }
 
     /// The provider of that name with its key. A command that prints the key is run here, once in this process.
-    pub(crate) fn reach(
+    pub fn reach(
         &self,
         name: &str,
         environment: &Arc<Environment>,
@@ -164,7 +164,7 @@ impl Providers {
     }
 
     /// All providers, for a list.
-    pub(crate) fn rows(&self, environment: &Environment) -> Vec<Row> {
+    pub fn rows(&self, environment: &Environment) -> Vec<Row> {
         let row = |name: &str| {
             let own = self.0.get(name);
             let known = Known::from_name(name);
@@ -180,7 +180,7 @@ impl Providers {
 
     /// Where servers of this machine may be: the well-known ports, wherever the file has moved them, and the user's own
     /// providers on this machine.
-    pub(crate) fn places(&self, environment: &Environment) -> Vec<Place> {
+    pub fn places(&self, environment: &Environment) -> Vec<Place> {
         let wanted = |row: &Row| {
             let known = Known::from_name(&row.name);
             is_loopback(&row.base_url) && known.is_none_or(Known::is_local)
@@ -266,7 +266,7 @@ impl Providers {
 const CHAT: &str = "openai-chat";
 
 /// A provider that is only an address, as in `--model http://127.0.0.1:8000/v1#NAME`. It never gets a key.
-pub(crate) fn address(url: &str) -> Result<Reached, SessionError> {
+pub fn address(url: &str) -> Result<Reached, SessionError> {
     let plain = url.trim().trim_end_matches('/');
     let place = plain.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
     if place.is_empty() || place.contains('@') || plain.contains('?') {
@@ -281,8 +281,9 @@ pub(crate) fn address(url: &str) -> Result<Reached, SessionError> {
 }
 
 fn wire_of(wire: &str, provider: &str) -> Result<Wire, SessionError> {
-    Wire::from_name(wire)
-        .ok_or_else(|| SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wires(provider))))
+    Wire::from_name(wire).ok_or_else(|| {
+        SessionError::invalid(format!("[providers.{provider}]: `{wire}` is no wire: {}", wires(provider)))
+    })
 }
 
 fn wires(provider: &str) -> String {
@@ -290,7 +291,7 @@ fn wires(provider: &str) -> String {
 }
 
 /// The conventional variables that move a provider.
-pub(crate) fn base_url_of(provider: &str, environment: &Environment) -> Option<String> {
+pub fn base_url_of(provider: &str, environment: &Environment) -> Option<String> {
     let variable = match provider {
         "openai" => "OPENAI_BASE_URL",
         "anthropic" => "ANTHROPIC_BASE_URL",

@@ -86,15 +86,17 @@ fn is_usual(context: &Context) -> bool {
 /// Reads a cassette.
 pub(crate) fn read(path: &Path) -> Result<(Cassette, Told), SessionError> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| SessionError::invalid(format!("{shown} cannot be read: {error}")))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| SessionError::invalid(format!("{shown} cannot be read: {error}")))?;
     open(&bytes).map_err(|failure| SessionError::invalid(format!("{shown} cannot be played: {failure}")))
 }
 
 /// Reads a cassette's bytes.
 pub(crate) fn open(bytes: &[u8]) -> Result<(Cassette, Told), SessionError> {
     let cassette = Cassette::read(bytes).map_err(|error| SessionError::invalid(error.to_string()))?;
-    let told = Told::deserialize(&cassette.task)
-        .map_err(|error| SessionError::invalid(format!("it was not recorded by `sabir run` or `sabir resume`: {error}")))?;
+    let told = Told::deserialize(&cassette.task).map_err(|error| {
+        SessionError::invalid(format!("it was not recorded by `sabir run` or `sabir resume`: {error}"))
+    })?;
     Ok((cassette, told))
 }
 
@@ -124,7 +126,9 @@ pub(crate) fn record(
     let fail = |error: std::io::Error| SessionError::invalid(format!("{shown} cannot be written: {error}"));
     let file = File::options().append(true).create(true).mode(0o600).open(path).map_err(fail)?;
     if file.metadata().map_err(fail)?.len() > 0 {
-        return Err(SessionError::invalid(format!("{shown} is there already; a recording is not written behind another")));
+        return Err(SessionError::invalid(format!(
+            "{shown} is there already; a recording is not written behind another"
+        )));
     }
     if path.canonicalize().is_ok_and(|path| path.starts_with(&told.start.workspace)) {
         notices.send(

@@ -22,12 +22,7 @@ pub(crate) struct Moved {
 
 impl Moved {
     /// The tools, spoken to as if they worked `there`, while they work `here`, and as if commands had printed what was recorded.
-    pub(crate) fn all(
-        tools: Vec<Arc<dyn Tool>>,
-        there: &str,
-        here: &str,
-        recorded: Vec<String>,
-    ) -> Vec<Arc<dyn Tool>> {
+    pub(crate) fn all(tools: Vec<Arc<dyn Tool>>, there: &str, here: &str, recorded: Vec<String>) -> Vec<Arc<dyn Tool>> {
         let recorded = Arc::new(Mutex::new(recorded));
         let moved = |tool| {
             let (there, here, recorded) = (there.to_owned(), here.to_owned(), Arc::clone(&recorded));

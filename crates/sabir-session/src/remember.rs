@@ -18,14 +18,15 @@ pub fn protocol(
     model: &str,
     protocol: &str,
 ) -> Result<PathBuf, SessionError> {
-    let path = environment
-        .config_file(named)
-        .ok_or_else(|| SessionError::invalid("there is no home folder to keep a configuration in: use --config FILE"))?;
+    let path = environment.config_file(named).ok_or_else(|| {
+        SessionError::invalid("there is no home folder to keep a configuration in: use --config FILE")
+    })?;
     let _alone = alone(&path)?;
     let text = if path.exists() { config::read_text(&path)? } else { String::new() };
     let text = with(&text, model, protocol)
         .map_err(|why| SessionError::invalid(format!("{} is left as it is: {why}", path.display())))?;
-    replace(environment, &path, &text).map_err(|error| SessionError::invalid(format!("{} cannot be written: {error}", path.display())))?;
+    replace(environment, &path, &text)
+        .map_err(|error| SessionError::invalid(format!("{} cannot be written: {error}", path.display())))?;
     Ok(path)
 }
 
@@ -57,7 +58,8 @@ fn with(text: &str, model: &str, protocol: &str) -> Result<String, String> {
 pub fn alone(path: &Path) -> Result<File, SessionError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let opened = std::fs::create_dir_all(folder).and_then(|()| File::open(folder));
-    let folder = opened.map_err(|error| SessionError::invalid(format!("{} cannot be used: {error}", folder.display())))?;
+    let folder =
+        opened.map_err(|error| SessionError::invalid(format!("{} cannot be used: {error}", folder.display())))?;
     _ = folder.lock();
     Ok(folder)
 }

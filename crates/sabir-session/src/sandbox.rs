@@ -15,7 +15,8 @@ pub(crate) fn of_task(spec: &SandboxSpec, config: &Config) -> Result<Sandbox, Se
 
 /// The sandbox of the configuration, with another level if there is one.
 pub fn configured(level: Option<&str>, config: &Config) -> Result<Sandbox, SessionError> {
-    let level = level.or(config.sandbox.as_deref()).map_or(Ok(Level::Best), str::parse).map_err(SessionError::invalid)?;
+    let level =
+        level.or(config.sandbox.as_deref()).map_or(Ok(Level::Best), str::parse).map_err(SessionError::invalid)?;
     let network = if config.network == Some(true) { Network::Allowed } else { Network::Denied };
     Ok(with_secrets(Sandbox::new(level), &config.environment).network(network).shared())
 }

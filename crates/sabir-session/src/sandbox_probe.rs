@@ -41,7 +41,8 @@ impl<'a> SandboxProbe<'a> {
             sandbox::words(&probed_sandbox, &found)
         });
         if let Err(error) = &probe {
-            let text = format!("it is not known whether commands can run in their sandbox: no thread is to be had ({error})");
+            let text =
+                format!("it is not known whether commands can run in their sandbox: no thread is to be had ({error})");
             notices.send(NoticeTopic::Sandbox, text);
         }
         Self { user, probe: probe.ok(), notices: notices.clone() }

@@ -6,7 +6,7 @@ use sabir_agent::{Cancel, Driver, Heard, Outcome, Record, TaskEvent, TaskId, Use
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::command::{Command, Delivery, Rejected, UserMessage};
+use crate::command::{Command, Decision, Delivery, Rejected, UserMessage};
 use crate::error::SessionError;
 use crate::event::SessionState;
 use crate::host::Host;
@@ -14,7 +14,7 @@ use crate::hub::{EventHub, Subscription};
 use crate::loading::LoadedSession;
 use crate::modes::Followed;
 use crate::notice::NoticeTopic;
-use crate::recording::Taped;
+use crate::recording::{Tape, Taped};
 use crate::sandbox_probe::SandboxProbe;
 use crate::setup::TaskEnd;
 use crate::spec::{Interactivity, RecordMode};
@@ -26,6 +26,7 @@ use crate::spec::{Interactivity, RecordMode};
 pub struct Session {
     task: TaskId,
     modes: Vec<String>,
+    is_replay: bool,
     hub: HubHandle,
     control: Arc<SessionControl>,
     worker: Option<JoinHandle<SessionOutcome>>,
@@ -66,6 +67,8 @@ struct ControlState {
     is_ended: bool,
     /// Whether the session must not stay open after the current run.
     closes: bool,
+    /// Counts the runs of the task, from 0.
+    run: u64,
 }
 
 /// What an idle session is told.
@@ -82,16 +85,14 @@ impl Session {
     /// Starts to drive a loaded task.
     pub(crate) fn spawn(host: Host, loaded: LoadedSession, hub: EventHub) -> Self {
         let (idle, commands) = unbounded_channel();
-        let control = Arc::new(SessionControl {
-            cancel: loaded.setup.cancel.clone(),
-            idle,
-            state: std::sync::Mutex::default(),
-        });
+        let control =
+            Arc::new(SessionControl { cancel: loaded.setup.cancel.clone(), idle, state: std::sync::Mutex::default() });
         let task = loaded.opened.task.start().task.clone();
         let modes = loaded.setup.modes.names();
+        let is_replay = matches!(loaded.tape, Tape::Playing(..));
         let worker = SessionWorker { host, loaded, hub: hub.clone(), control: Arc::clone(&control), commands };
         let worker = tokio::spawn(worker.run());
-        Self { task, modes, hub: HubHandle(hub), control, worker: Some(worker) }
+        Self { task, modes, is_replay, hub: HubHandle(hub), control, worker: Some(worker) }
     }
 
     /// The id of the task.
@@ -102,6 +103,11 @@ impl Session {
     /// The names of the modes that the task can switch to.
     pub fn modes(&self) -> &[String] {
         &self.modes
+    }
+
+    /// Whether a recording is played.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay
     }
 
     /// Subscribes to everything that happens from now on; the first update is a snapshot of what happened before.
@@ -177,6 +183,7 @@ impl SessionHandle {
                 }
                 _ = delivery;
                 state.is_idle = false;
+                state.run += 1;
                 self.control.send_idle(IdleCommand::Continue(message))
             }
             Command::SetMode { mode } if idle => self.control.send_idle(IdleCommand::SetMode(mode)),
@@ -206,6 +213,21 @@ impl SessionHandle {
         }
     }
 
+    /// The id of the session's task.
+    pub fn task(&self) -> &TaskId {
+        &self.task
+    }
+
+    /// Whether the session waits for a message.
+    pub fn is_idle(&self) -> bool {
+        self.control.lock().is_idle
+    }
+
+    /// Counts the runs of the session's task from 0: each message after an end begins another.
+    pub fn run_number(&self) -> u64 {
+        self.control.lock().run
+    }
+
     /// Submits a command for a task at work: the session's own, or a subtask.
     ///
     /// # Errors
@@ -215,7 +237,12 @@ impl SessionHandle {
         let is_own = *task == self.task;
         match command {
             Command::Send { message, delivery } => hub.tell(task, heard(message, delivery)),
-            Command::Answer { request, decision } => hub.answer(&request, decision.into()),
+            Command::Answer { request, decision } => {
+                if decision == Decision::Leave && request.task == self.task {
+                    self.control.lock().closes = true;
+                }
+                hub.answer(&request, decision.into())
+            }
             Command::SetMode { mode } => hub.tell(task, Heard::Moded(mode)),
             Command::Compact => hub.tell(task, Heard::Compact),
             Command::ContextUsage => hub.tell(task, Heard::Filling),

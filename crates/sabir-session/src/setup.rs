@@ -250,8 +250,7 @@ impl TaskSetup {
         let system = std::env::consts::OS.to_owned();
         let place = place.unwrap_or(PromptPlace { folder: here, system, results: Vec::new() });
         let fits = |name: &str| modes::offered(rules.mode(), name);
-        let registry =
-            Registry::offering(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
+        let registry = Registry::offering(tools, &fits).map_err(|error| SessionError::internal(error.to_string()))?;
         Ok(Self {
             workspace,
             registry,
@@ -359,10 +358,7 @@ fn open_folder(folder: &Path, spec: &SessionSpec, config: &Config) -> Result<(Wo
 }
 
 /// The spec under which a task of these records continues: its mode stays, unless another is asked for.
-pub(crate) fn with_kept_mode<'a>(
-    records: impl IntoIterator<Item = &'a Record>,
-    spec: &SessionSpec,
-) -> SessionSpec {
+pub(crate) fn with_kept_mode<'a>(records: impl IntoIterator<Item = &'a Record>, spec: &SessionSpec) -> SessionSpec {
     let kept = || Some(Trail::of(records).mode().to_owned());
     SessionSpec { mode: spec.mode.clone().or_else(kept), ..spec.clone() }
 }
@@ -427,11 +423,9 @@ pub fn find_task(folder: &Path, name: &str) -> Result<TaskId, SessionError> {
         [] => Err(SessionError::UnknownTask(name.to_owned())),
         [first, ..] => match ids.iter().find(|id| id.as_str() == name) {
             Some(id) => Ok(id.clone()),
-            None => Err(SessionError::AmbiguousTask {
-                name: name.to_owned(),
-                count: ids.len(),
-                example: first.clone(),
-            }),
+            None => {
+                Err(SessionError::AmbiguousTask { name: name.to_owned(), count: ids.len(), example: first.clone() })
+            }
         },
     }
 }

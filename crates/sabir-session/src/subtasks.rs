@@ -78,7 +78,13 @@ impl Family {
         // The model that the user named is that of all, else each mode has its own.
         let own = modes::model_of(&self.config, &mode.name).filter(|_| self.spec.model.is_none());
         let model = Some(own.unwrap_or(&self.model).to_owned());
-        SessionSpec { mode: Some(mode.name.clone()), completion, limits: LimitSpec::default(), model, ..self.spec.clone() }
+        SessionSpec {
+            mode: Some(mode.name.clone()),
+            completion,
+            limits: LimitSpec::default(),
+            model,
+            ..self.spec.clone()
+        }
     }
 }
 
@@ -210,13 +216,7 @@ impl Children {
     }
 
     /// What the tools of a subtask work with. It has subtasks of its own where there may be more levels.
-    fn resources(
-        &self,
-        id: &TaskId,
-        edit_tool: sabir_tools::EditTool,
-        mode: &Mode,
-        left: Limits,
-    ) -> ToolResources {
+    fn resources(&self, id: &TaskId, edit_tool: sabir_tools::EditTool, mode: &Mode, left: Limits) -> ToolResources {
         let household =
             (left.subtasks.depth > 0).then(|| self.family.children(id, &modes::now(&mode.name), self.depth + 1));
         let jobs = setup::lasting_jobs(&self.family.journals, id);

@@ -66,7 +66,13 @@ pub(crate) fn trace(open: OpenedTask, config: &Config, setup: &TaskSetup, chosen
     let [trace, base] = [config.environment.unique_id(), config.environment.unique_id()].map(|id| id.as_u128());
     let ids = Ids { trace, base: u64::try_from(base & u128::from(u64::MAX)).unwrap_or(1) };
     let usual = AskedModel { provider: chosen.reached.provider.name.clone(), model: chosen.id.clone() };
-    let tracer = Tracer::new(ids, &open.task.start().task, (usual, setup.modes.asked()), keys.content, nanoseconds(config.environment.clock));
+    let tracer = Tracer::new(
+        ids,
+        &open.task.start().task,
+        (usual, setup.modes.asked()),
+        keys.content,
+        nanoseconds(config.environment.clock),
+    );
     let tracer = tracer.following(open.task.trail().clone());
     let clock = config.environment.clock;
     let store = Box::new(Traced { store: open.store, tracer, sender: Sender::new(url, headers), clock });

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use sabir_session::{CompletionSpec, Interactivity, RecordMode, SandboxSpec, SessionSpec, SubtaskSpec};
 
 pub(crate) use context::ContextArguments;
 pub(crate) use ends::EndFlags;
@@ -198,6 +199,38 @@ pub(crate) struct TaskOptions {
     /// help subtasks`.
     #[arg(long)]
     pub(crate) subtasks: bool,
+}
+
+impl TaskOptions {
+    /// The spec of a session with these options.
+    pub(crate) fn session_spec(
+        &self,
+        tape: &TapeOptions,
+        interactivity: Interactivity,
+    ) -> Result<SessionSpec, Failure> {
+        let record = match (&tape.record, &tape.replay) {
+            (Some(file), _) => RecordMode::Record(file.clone()),
+            (None, Some(file)) => RecordMode::Replay(file.clone()),
+            (None, None) => RecordMode::Off,
+        };
+        Ok(SessionSpec {
+            workspace: self.folder.clone(),
+            config: self.config.clone(),
+            model: self.model.clone(),
+            protocol: self.protocol.clone(),
+            edit_tool: self.edit_tool.clone(),
+            mode: self.mode.clone(),
+            rules: self.rules.rule_spec(),
+            limits: self.ends.limit_spec()?,
+            completion: CompletionSpec { check: self.ends.check.clone(), require_todos: self.ends.require_todos },
+            sandbox: SandboxSpec { level: self.sandbox.clone(), network: self.network },
+            subtasks: SubtaskSpec { offered: self.subtasks },
+            no_checkpoints: self.no_checkpoints,
+            record,
+            interactivity,
+            ..SessionSpec::default()
+        })
+    }
 }
 
 /// Recordings of tasks that nobody attends.

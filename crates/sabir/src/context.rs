@@ -1,121 +1,39 @@
-//! `context`: what fills a task's context, what a compaction would make of it, and the compaction itself, with its undo.
-//!
-//! The task does not go on here: nothing is run, and but for a summary nobody is asked.
+//! `context`: prints what fills a task's context and what a compaction would make of it; compacts it, or undoes that.
 
-use sabir_agent::{
-    Attended, Author, Compacted, Effect, Filling, Input, Outcome, Preview, Record, Shift, Start, Store, Task, TaskId,
-    Trail,
-};
-use sabir_call::{Event, Model};
-use sabir_journal::Journal;
-use sabir_workspace::{Level, Sandbox};
+use sabir_agent::{Author, Compacted, Filling, Preview, Record, Shift, TaskId};
+use sabir_session::{SummaryAuthor, TaskContext};
 use serde_json::{Value, json};
 
-use crate::cli::{ContextArguments, TaskOptions, Whole};
-use crate::config::{self, Chosen, Config};
+use crate::cli::{ContextArguments, Whole};
 use crate::exit::{Exit, Failure};
-use crate::modes::Begun;
-use crate::task::{self, Bench, Means};
-use crate::{modes, print, spent};
+use crate::surroundings::{self, host};
+use crate::{print, spent};
 
 /// `sabir context`.
 pub(crate) fn context(arguments: &ContextArguments) -> Result<Exit, Failure> {
-    let config = Config::load(arguments.config.as_deref())?;
-    let folder = config::tasks_folder()?;
-    let id = task::find(&folder, &arguments.task)?;
-    let unreadable = |error: sabir_journal::JournalError| Failure::usage(error.to_string());
+    let config = surroundings::load_config(arguments.config.as_deref())?;
+    let id = host().find_task(&arguments.task)?;
+    let model = arguments.model.as_deref();
     if !arguments.compact && !arguments.undo {
-        let (entries, _) = sabir_journal::read(&folder, &id).map_err(unreadable)?;
-        let mut records: Vec<_> = entries.into_iter().map(|entry| entry.record).collect();
-        // What fills a completed task can be looked at all the same.
-        records.pop_if(|last| matches!(last, Record::Ended { outcome: Outcome::Completed, .. }));
-        let task = replayed(records, &config, arguments)?;
-        show(&id, &task, arguments);
+        show(&id, &TaskContext::read(host(), &id, config, model)?, arguments);
         return Ok(Exit::Completed);
     }
-    let (mut journal, entries, _) = Journal::open(&folder, &id, task::clock()).map_err(unreadable)?;
-    let mut task = replayed(entries.into_iter().map(|entry| entry.record).collect(), &config, arguments)?;
-    let input = match (arguments.undo, arguments.plain) {
-        (true, _) => Input::Restore,
-        (_, true) => Input::Compact(Author::Sabir),
-        _ => Input::Compact(Author::Model),
+    let mut context = TaskContext::open(host(), &id, config, model)?;
+    let runtime = surroundings::runtime()?;
+    let changed = match (arguments.undo, arguments.plain) {
+        (true, _) => runtime.block_on(context.restore())?,
+        (_, true) => runtime.block_on(context.compact(SummaryAuthor::Sabir))?,
+        _ => runtime.block_on(context.compact(SummaryAuthor::Model))?,
     };
-    match change(&mut task, input, &mut journal, &config, arguments)? {
+    match changed {
         Some(shift) => told(&id, &shift, arguments.output),
-        None if arguments.undo => return Err(Failure::usage(format!("{id}: there is no compaction to go back on"))),
+        None if arguments.undo => return Err(Failure::usage(format!("{id}: there is no compaction to undo"))),
         None => return Err(Failure::usage(format!("{id}: there is nothing that could be left out"))),
     }
     Ok(Exit::Completed)
 }
 
-/// The task of these records, in the context that it would be resumed in.
-fn replayed(records: Vec<Record>, config: &Config, arguments: &ContextArguments) -> Result<Task, Failure> {
-    let Some(Record::Started(start)) = records.first() else {
-        return Err(Failure::usage("the journal does not begin with the start of a task"));
-    };
-    let options = TaskOptions { no_checkpoints: true, sandbox: Some("off".to_owned()), ..TaskOptions::default() };
-    let options = task::kept_mode(&records, &options);
-    let means = Means {
-        edit_tool: task::kept_edit_tool(start, &options)?,
-        jobs: task::passing_jobs(),
-        keeper: None,
-        sandbox: Sandbox::new(Level::Off),
-        household: None,
-    };
-    let place = task::workspace_of(start);
-    let bench = Bench::new(&options, config, Some(&place), means)?;
-    // How much there is room for is good to know, and no more.
-    let chosen = present(start, Trail::of(&records).mode(), config, arguments).ok();
-    let (bench, model) = match chosen {
-        Some(chosen) => (bench.priced(&chosen)?, chosen.id),
-        None => (bench, start.model.clone()),
-    };
-    let settings = bench.settings(&model, Attended::No);
-    let id = start.task.clone();
-    let task = Task::replay(records, settings).map_err(|error| Failure::usage(format!("{id}: {error}")))?;
-    Ok(task.within(bench.context))
-}
-
-/// The model of a task that is in that mode.
-fn present(start: &Start, mode: &str, config: &Config, arguments: &ContextArguments) -> Result<Chosen, Failure> {
-    let options = TaskOptions { model: arguments.model.clone(), ..TaskOptions::default() };
-    let begun = Begun { mode: task::begun_mode(start), model: &start.model, protocol: &start.protocol };
-    modes::chosen(mode, begun, config, &options).map(|(chosen, _)| chosen)
-}
-
-/// Carries a change out, as far as a record of it; `None`: there was nothing to change.
-fn change(
-    task: &mut Task,
-    input: Input<'_>,
-    journal: &mut Journal,
-    config: &Config,
-    arguments: &ContextArguments,
-) -> Result<Option<Shift>, Failure> {
-    let (mut changed, mut effects) = (None, task.step(input));
-    while !effects.is_empty() {
-        for effect in std::mem::take(&mut effects) {
-            match effect {
-                Effect::Keep(record) => {
-                    journal.append(&record).map_err(|error| Failure::internal(error.to_string()))?;
-                    changed = if let Record::Context(shift) = record { Some(shift) } else { changed };
-                }
-                Effect::Ask => effects = summarise(task, config, arguments)?,
-                _ => {}
-            }
-        }
-    }
-    Ok(changed)
-}
-
-fn summarise(task: &mut Task, config: &Config, arguments: &ContextArguments) -> Result<Vec<Effect>, Failure> {
-    let chosen = present(task.start(), task.trail().mode(), config, arguments)?;
-    let (model, request) = (chosen.model(|model| model), task.request());
-    let mut sink = |event: Event<'_>| _ = task.step(Input::Event(event));
-    let answer = task::runtime()?.block_on(model.answer(&request, &mut sink));
-    Ok(task.step(answer.map_or_else(Input::Failed, |()| Input::Answered)))
-}
-
-fn show(id: &TaskId, task: &Task, arguments: &ContextArguments) {
+fn show(id: &TaskId, task: &TaskContext, arguments: &ContextArguments) {
     let filling = task.filling();
     let preview = if arguments.preview { task.preview() } else { None };
     match arguments.output {

@@ -10,15 +10,18 @@
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::{Heard, Question, Record, Reply, TaskEvent, TaskId, Words};
+use sabir_agent::{Question, Record, TaskId};
 use sabir_call::{CallId, Image};
+use sabir_session::modes;
+use sabir_session::pictures::{Given, Sight};
+use sabir_session::{
+    Command, Decision, Delivery, RequestId, SessionEvent, SessionEventKind, SessionHandle, UserMessage,
+};
 use serde::Deserialize;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exit::{Exit, Failure};
-use crate::pictures::{Given, Sight};
+use crate::print;
 use crate::typed::Known;
-use crate::{modes, print};
 
 /// The longest line; one that is longer is left out.
 const MAX_LINE: u64 = 16 << 20;
@@ -60,20 +63,10 @@ enum Line {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Controls(Arc<Mutex<Seats>>);
 
-/// A task's end of its channel.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    controls: Controls,
-    task: TaskId,
-    ears: Option<UnboundedReceiver<Heard>>,
-}
-
 /// Who hears lines: the task that was begun first, then subtasks.
 #[derive(Debug, Default)]
 struct Seats {
     taken: Vec<Party>,
-    /// Whether the input is over.
-    left: bool,
 }
 
 /// One of them.
@@ -82,7 +75,6 @@ struct Party {
     task: TaskId,
     /// The question that stands.
     open: Option<Open>,
-    said: UnboundedSender<Heard>,
 }
 
 /// A question that has no answer.
@@ -100,12 +92,12 @@ pub(crate) struct Lines {
 }
 
 /// Reads the first message, which says what is to be done. What comes before it can mean nothing yet.
-pub(crate) fn first_message(lines: &mut Lines, sight: &Sight) -> Result<Words, Failure> {
+pub(crate) fn first_message(lines: &mut Lines, sight: &Sight) -> Result<UserMessage, Failure> {
     while let Some(line) = lines.next() {
         match line {
             Line::Message { task: Some(_), .. } | Line::Cancel { task: Some(_) } => lines.refuse(NO_TASK),
             Line::Message { text, images, .. } if !text.trim().is_empty() => match shown(&images, sight) {
-                Ok(images) => return Ok(Words { text, images }),
+                Ok(images) => return Ok(UserMessage { text, images }),
                 Err(why) => lines.refuse(&why),
             },
             Line::Message { .. } => lines.refuse("the message says nothing"),
@@ -127,30 +119,18 @@ const NO_QUESTION: &str = "no question about that call is open";
 const NO_TASK: &str = "no such task is at work";
 
 impl Controls {
-    /// Reads on in a thread of its own, until the input or the process ends. The task that was begun has taken its seat.
-    pub(crate) fn listen(&self, lines: Lines, known: Known) {
+    /// Reads control lines in a thread of their own, until the input or the process ends, and submits what they say to the session.
+    pub(crate) fn listen(&self, lines: Lines, known: Known, session: SessionHandle) {
+        self.seats().taken.push(Party { task: session.task().clone(), open: None });
         let controls = self.clone();
-        std::thread::spawn(move || controls.read_all(lines, &known));
-    }
-
-    /// A seat for a task, until it is dropped.
-    pub(crate) fn seat(&self, task: &TaskId) -> Seat {
-        let (said, ears) = unbounded_channel();
-        let mut seats = self.seats();
-        if seats.left {
-            // It listens from its beginning.
-            _ = said.send(Heard::Left);
-        }
-        seats.taken.push(Party { task: task.clone(), open: None, said });
-        drop(seats);
-        Seat { controls: self.clone(), task: task.clone(), ears: Some(ears) }
+        std::thread::spawn(move || controls.read_all(lines, &known, &session));
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_all(&self, mut lines: Lines, known: &Known) {
+    fn read_all(&self, mut lines: Lines, known: &Known, session: &SessionHandle) {
         while let Some(mut line) = lines.next() {
             if let Line::Mode { mode } = &mut line {
                 match modes::named(mode, &known.modes) {
@@ -161,43 +141,46 @@ impl Controls {
                     }
                 }
             }
+            // Locked while it is submitted: a question that is printed meanwhile is not what the line answers.
             let mut seats = self.seats();
-            match seats.hear(line, known) {
+            let submitted = seats.hear(line, known).map(|(task, command)| session.submit_to(&task, command));
+            match submitted {
                 // Nobody listens once the task is over.
-                Ok((party, heard)) => _ = party.said.send(heard),
+                Ok(_) => {}
                 Err(why) => lines.refuse(&why),
             }
         }
+        _ = session.submit(Command::Detach);
+    }
+
+    /// Notes which tasks are at work, and what they ask. Must be called before the event can be seen.
+    pub(crate) fn note(&self, event: &SessionEvent) {
         let mut seats = self.seats();
-        seats.left = true;
-        seats.taken.iter().for_each(|party| _ = party.said.send(Heard::Left));
-    }
-}
-
-impl Seat {
-    pub(crate) fn ears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.ears.take()
-    }
-
-    /// Must be called before the event can be seen: who sees a question may answer it at once.
-    pub(crate) fn note(&mut self, event: &TaskEvent<'_>) {
-        let mut seats = self.controls.seats();
-        let Some(Party { open, .. }) = seats.taken.iter_mut().find(|party| party.task == self.task) else { return };
-        match event {
-            TaskEvent::Moment(sabir_agent::Moment::Question(question)) => {
+        if let Some(label) = &event.subtask
+            && !seats.taken.iter().any(|party| party.task == label.task)
+        {
+            seats.taken.push(Party { task: label.task.clone(), open: None });
+        }
+        match &event.kind {
+            SessionEventKind::Request { request, question } => {
                 let approval = matches!(question, Question::Approval { .. });
-                *open = question.call().cloned().map(|call| Open { call, approval });
+                let call = request.call.clone();
+                if let Some(party) = seats.party(&request.task) {
+                    party.open = call.map(|call| Open { call, approval });
+                }
             }
-            TaskEvent::Record(Record::Result(result)) => _ = open.take_if(|open| open.call == result.id),
-            TaskEvent::Record(Record::Ended { .. }) => *open = None,
+            SessionEventKind::RequestClosed { request, .. } => {
+                if let Some(party) = seats.party(&request.task) {
+                    party.open.take_if(|open| Some(&open.call) == request.call.as_ref());
+                }
+            }
+            SessionEventKind::Record(record) if matches!(**record, Record::Ended { .. }) => {
+                if let Some(label) = &event.subtask {
+                    seats.taken.retain(|party| party.task != label.task);
+                }
+            }
             _ => {}
         }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.controls.seats().taken.retain(|party| party.task != self.task);
     }
 }
 
@@ -256,11 +239,15 @@ fn shown(given: &[Given], sight: &Sight) -> Result<Vec<Image>, String> {
 }
 
 impl Seats {
-    /// Who hears a line, and what.
-    fn hear(&mut self, line: Line, known: &Known) -> Result<(&Party, Heard), String> {
+    /// The task that a line is for, and what it says.
+    fn hear(&mut self, line: Line, known: &Known) -> Result<(TaskId, Command), String> {
         let party = self.meant(&line).map_err(str::to_owned)?;
-        let heard = heard(line, known, &mut party.open)?;
-        Ok((party, heard))
+        let command = command(line, known, &party.task, &mut party.open)?;
+        Ok((party.task.clone(), command))
+    }
+
+    fn party(&mut self, task: &TaskId) -> Option<&mut Party> {
+        self.taken.iter_mut().find(|party| party.task == *task)
     }
 
     /// Whom a line is for.
@@ -287,48 +274,46 @@ impl Seats {
 }
 
 /// What a line means to a task while that question is open.
-fn heard(line: Line, known: &Known, open: &mut Option<Open>) -> Result<Heard, String> {
+fn command(line: Line, known: &Known, task: &TaskId, open: &mut Option<Open>) -> Result<Command, String> {
     let approval = |call: &CallId| open.as_ref().filter(|open| open.call == *call).map(|open| open.approval);
-    let (call, reply) = match line {
+    let (call, decision) = match line {
         Line::Message { text, images, steer, .. } => {
-            let words = Words { text, images: shown(&images, &known.sight)? };
-            if words.is_empty() {
+            let message = UserMessage { text, images: shown(&images, &known.sight)? };
+            if message.text.trim().is_empty() && message.images.is_empty() {
                 return Err("the message says nothing".to_owned());
             }
             // It takes the question back.
             open.take_if(|_| steer);
-            return Ok(match (words.images.is_empty(), steer) {
-                (true, false) => Heard::Said(words.text),
-                (true, true) => Heard::Steered(words.text),
-                (false, at_once) => Heard::Showed { words, at_once },
-            });
+            let delivery = if steer { Delivery::Interrupt } else { Delivery::Queue };
+            return Ok(Command::Send { message, delivery });
         }
         Line::Mode { mode } => {
             // What is asked about is judged anew, and asked once more if it has to be: nothing is approved before that.
             open.take_if(|open| open.approval);
-            return Ok(Heard::Moded(mode));
+            return Ok(Command::SetMode { mode });
         }
         Line::Cancel { .. } => {
             *open = None;
-            return Ok(Heard::Cancelled);
+            return Ok(Command::End);
         }
         Line::Approve { call, .. } => match approval(&call) {
-            Some(true) => (call, Reply::Yes),
+            Some(true) => (call, Decision::Allow),
             Some(false) => return Err("the question is one for words: it takes `answer`".to_owned()),
             None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Deny { call, reason, .. } => match approval(&call) {
-            Some(_) => (call, Reply::No(reason)),
+            Some(_) => (call, Decision::Deny { reason }),
             None => return Err(NO_QUESTION.to_owned()),
         },
         Line::Answer { call, text, .. } => match approval(&call) {
-            Some(false) => (call, Reply::Words(text)),
+            Some(false) => (call, Decision::Text { text }),
             Some(true) => return Err("words approve nothing: the question takes `approve` or `deny`".to_owned()),
             None => return Err(NO_QUESTION.to_owned()),
         },
     };
     *open = None;
-    Ok(Heard::Replied(call, reply))
+    let request = RequestId { task: task.clone(), call: Some(call) };
+    Ok(Command::Answer { request, decision })
 }
 
 #[cfg(test)]
@@ -342,35 +327,47 @@ mod tests {
     #[test]
     fn lines_count_for_the_open_question_alone() {
         let asked = |approval| Some(Open { call: CallId::new("c1"), approval });
-        let check = |line: &str, question: Option<Open>, expected: Result<Heard, &str>, stays: bool| {
+        let task = TaskId::new("t");
+        let check = |line: &str, question: Option<Open>, expected: Result<Command, &str>, stays: bool| {
             let mut open = question;
             let line = serde_json::from_str(line).unwrap();
-            assert_eq!(heard(line, &known(), &mut open), expected.map_err(str::to_owned));
+            assert_eq!(command(line, &known(), &task, &mut open), expected.map_err(str::to_owned));
             assert_eq!(open.is_some(), stays);
         };
-        let replied = |reply| Ok(Heard::Replied(CallId::new("c1"), reply));
+        let replied = |decision| {
+            let request = RequestId { task: task.clone(), call: Some(CallId::new("c1")) };
+            Ok(Command::Answer { request, decision })
+        };
+        let send = |text: &str, delivery| Ok(Command::Send { message: UserMessage::text(text), delivery });
         let words = |text: &str| text.to_owned();
-        check(r#"{"kind":"approve","call":"c1"}"#, asked(true), replied(Reply::Yes), false);
+        check(r#"{"kind":"approve","call":"c1"}"#, asked(true), replied(Decision::Allow), false);
         check(r#"{"kind":"approve","call":"c2"}"#, asked(true), Err(NO_QUESTION), true);
         check(r#"{"kind":"approve","call":"c1"}"#, None, Err(NO_QUESTION), false);
-        check(r#"{"kind":"deny","call":"c1","reason":"no"}"#, asked(true), replied(Reply::No(words("no"))), false);
-        check(r#"{"kind":"deny","call":"c1"}"#, asked(false), replied(Reply::No(words(""))), false);
+        check(
+            r#"{"kind":"deny","call":"c1","reason":"no"}"#,
+            asked(true),
+            replied(Decision::Deny { reason: words("no") }),
+            false,
+        );
+        check(r#"{"kind":"deny","call":"c1"}"#, asked(false), replied(Decision::Deny { reason: words("") }), false);
         check(
             r#"{"kind":"answer","call":"c1","text":"8080"}"#,
             asked(false),
-            replied(Reply::Words(words("8080"))),
+            replied(Decision::Text { text: words("8080") }),
             false,
         );
         let no_words = "words approve nothing: the question takes `approve` or `deny`";
         check(r#"{"kind":"answer","call":"c1","text":"yes"}"#, asked(true), Err(no_words), true);
-        check(r#"{"kind":"message","text":"yes"}"#, asked(true), Ok(Heard::Said(words("yes"))), true);
-        check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), Ok(Heard::Steered(words("no"))), false);
+        check(r#"{"kind":"message","text":"yes"}"#, asked(true), send("yes", Delivery::Queue), true);
+        check(r#"{"kind":"message","text":"no","steer":true}"#, asked(true), send("no", Delivery::Interrupt), false);
         check(r#"{"kind":"message","text":" "}"#, asked(true), Err("the message says nothing"), true);
-        check(r#"{"kind":"cancel"}"#, asked(true), Ok(Heard::Cancelled), false);
+        check(r#"{"kind":"cancel"}"#, asked(true), Ok(Command::End), false);
         let picture = r#"{"media_type":"image/gif","data":"R0lGODlhAQABAAAAACw="}"#;
         let image = Image { media_type: "image/gif".to_owned(), data: "R0lGODlhAQABAAAAACw=".to_owned() };
         let showed = |text: &str, at_once| {
-            Ok(Heard::Showed { words: Words { text: text.to_owned(), images: vec![image.clone()] }, at_once })
+            let message = UserMessage { text: text.to_owned(), images: vec![image.clone()] };
+            let delivery = if at_once { Delivery::Interrupt } else { Delivery::Queue };
+            Ok(Command::Send { message, delivery })
         };
         let line = |more: &str| format!(r#"{{"kind":"message","images":[{picture}]{more}}}"#);
         check(&line(r#","text":"see""#), asked(true), showed("see", false), true);
@@ -387,11 +384,9 @@ mod tests {
             let mut seats = Seats::default();
             for (at, open) in questions.into_iter().enumerate() {
                 let open = open.map(|call| Open { call: CallId::new(call), approval: true });
-                let (task, said) = (TaskId::new(format!("t{at}")), unbounded_channel().0);
-                seats.taken.push(Party { task, open, said });
+                seats.taken.push(Party { task: TaskId::new(format!("t{at}")), open });
             }
-            let heard =
-                seats.hear(serde_json::from_str(line).unwrap(), &known()).map(|(party, _)| party.task.to_string());
+            let heard = seats.hear(serde_json::from_str(line).unwrap(), &known()).map(|(task, _)| task.to_string());
             assert_eq!(heard, expected.map(|at| format!("t{at}")).map_err(str::to_owned), "{line}");
         };
         let one = [None, Some("a"), None];
@@ -408,21 +403,6 @@ mod tests {
         check(r#"{"kind":"message","text":"x","task":"t9"}"#, two, Err(NO_TASK));
         check(r#"{"kind":"cancel"}"#, two, Ok(0));
         check(r#"{"kind":"cancel","task":"t1"}"#, two, Ok(1));
-    }
-
-    #[test]
-    fn a_seat_is_taken_as_long_as_its_task_is_at_work() {
-        let controls = Controls::default();
-        let mut root = controls.seat(&TaskId::new("t"));
-        let child = controls.seat(&TaskId::new("t-1"));
-        controls.seats().taken[1].open = Some(Open { call: CallId::new("c"), approval: true });
-        drop(child);
-        let approve = || serde_json::from_str(r#"{"kind":"approve","call":"c"}"#).unwrap();
-        assert_eq!(controls.seats().hear(approve(), &known()).map(|(_, heard)| heard), Err(NO_QUESTION.to_owned()));
-        controls.seats().left = true;
-        let mut late = controls.seat(&TaskId::new("t-2"));
-        assert_eq!(late.ears().unwrap().try_recv(), Ok(Heard::Left));
-        assert!(root.ears().unwrap().try_recv().is_err());
     }
 
     #[test]

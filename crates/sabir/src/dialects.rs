@@ -3,19 +3,14 @@
 //! A table stands in `config.toml` as `[dialects.NAME]`, or in a file that `--dialects` names: there either likewise, or alone
 //! with its keys at the top and a `name` among them. The keys are those of [`sabir_call::dialect::DialectTable`].
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use sabir_call::dialect::{Dialect, DialectTable, define, dialect, dialects as all};
-use sabir_call::nearest;
-use serde::Deserialize;
+use sabir_call::dialect::{Dialect, dialect, dialects as all};
 use serde_json::{Map, Value, json};
-use toml::de::DeTable;
 
 use crate::cli::Output;
-use crate::config::{self, Config, keys};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, unknown_dialect};
 use crate::print;
 
 /// The `--dialects` options that stand before the command, and the other arguments. Options of the task may not stand
@@ -50,7 +45,7 @@ pub(crate) fn dialects(name: Option<&str>, output: Output) -> Result<Exit, Failu
         }
         return Ok(Exit::Completed);
     };
-    let dialect = dialect(name).ok_or_else(|| unknown(name, ""))?;
+    let dialect = dialect(name).ok_or_else(|| unknown_dialect(name, ""))?;
     match output {
         Output::Text => print::out(&print::visible(&spec(dialect))),
         _ => {

@@ -11,10 +11,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{DoctorArguments, Whole};
-use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::providers::{KeyPlace, Row};
-use crate::{models, print, remember, sandbox, task};
+use crate::surroundings;
+use crate::{models, print};
+use sabir_session::config::Config;
+use sabir_session::providers::{KeyPlace, Row};
+use sabir_session::remember;
 
 /// How long a server is waited for that was named, and may be far away.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -69,8 +71,8 @@ pub(crate) fn doctor(arguments: &DoctorArguments) -> Result<Exit, Failure> {
 
 /// Without a model: what is there.
 fn surroundings(arguments: &DoctorArguments) -> Result<Exit, Failure> {
-    let path = config::file(arguments.config.as_deref());
-    let (config, problem) = match Config::load(arguments.config.as_deref()) {
+    let path = surroundings::environment().config_file(arguments.config.as_deref());
+    let (config, problem) = match surroundings::load_config(arguments.config.as_deref()) {
         Ok(config) => (config, None),
         Err(failure) => (Config::default(), Some(failure.message)),
     };
@@ -97,7 +99,7 @@ fn surroundings(arguments: &DoctorArguments) -> Result<Exit, Failure> {
 
 /// With a model: what it does.
 fn patient(model: &str, arguments: &DoctorArguments) -> Result<Exit, Failure> {
-    let config = Config::load(arguments.config.as_deref())?;
+    let config = surroundings::load_config(arguments.config.as_deref())?;
     let model = if model.starts_with("http") && !model.contains('#') { only_model(model)? } else { model.to_owned() };
     let chosen = config.choose(Some(&model))?;
     let shown = arguments.output == Whole::Text;
@@ -112,9 +114,11 @@ fn patient(model: &str, arguments: &DoctorArguments) -> Result<Exit, Failure> {
         }
     };
     let asked = chosen.model(|model| model);
-    let found = task::runtime()?.block_on(examine(&asked, &chosen.id, &clock, &mut tell));
+    let found = surroundings::runtime()?.block_on(examine(&asked, &chosen.id, &clock, &mut tell));
     let stored = match (&found.protocol, arguments.store) {
-        (Some(protocol), true) => Some(remember::protocol(arguments.config.as_deref(), &chosen.id, protocol)?),
+        (Some(protocol), true) => {
+            Some(remember::protocol(surroundings::environment(), arguments.config.as_deref(), &chosen.id, protocol)?)
+        }
         _ => None,
     };
     match arguments.output {
@@ -139,7 +143,7 @@ fn exit(found: &Examination) -> Exit {
 /// The model of a server that serves but one.
 fn only_model(url: &str) -> Result<String, Failure> {
     let place = Place { provider: "server".to_owned(), base_url: url.to_owned() };
-    let servers = task::runtime()?.block_on(probe(&[place], LIMIT));
+    let servers = surroundings::runtime()?.block_on(probe(&[place], LIMIT));
     let models = servers.into_iter().next().map(|server| server.models).unwrap_or_default();
     match models.as_slice() {
         [model] => Ok(format!("{url}#{}", model.id)),
@@ -158,11 +162,13 @@ fn system() -> String {
 
 /// What commands of tasks get here, found out in a folder of its own.
 fn sandbox(config: &Config) -> Result<Sandbox, Failure> {
-    let sandbox = sandbox::configured(None, config)?;
+    let sandbox = sabir_session::sandbox::configured(None, config)?;
     let failed = |error: &dyn std::fmt::Display| Failure::internal(format!("the sandbox cannot be tried: {error}"));
-    let folder = std::env::temp_dir().join(format!("sabir-doctor-{}", crate::task::unique().simple()));
+    let folder =
+        std::env::temp_dir().join(format!("sabir-doctor-{}", crate::surroundings::environment().unique_id().simple()));
     std::fs::create_dir(&folder).map_err(|error| failed(&error))?;
-    let found = Workspace::open(&folder).map(|workspace| sandbox::in_force(&sandbox, &workspace));
+    let found = Workspace::open(&folder)
+        .map(|workspace| sabir_session::sandbox::in_force(&sandbox, &workspace, surroundings::environment()));
     let removed = std::fs::remove_dir(&folder);
     let found = found.map_err(|error| failed(&error))?;
     removed.map_err(|error| failed(&error))?;
@@ -170,11 +176,11 @@ fn sandbox(config: &Config) -> Result<Sandbox, Failure> {
         Ok(Some(confined)) => confined.tier.to_string(),
         _ => "none".to_owned(),
     };
-    Ok(Sandbox { asked: sandbox.level().to_string(), level, words: sandbox::words(&sandbox, &found) })
+    Ok(Sandbox { asked: sandbox.level().to_string(), level, words: sabir_session::sandbox::words(&sandbox, &found) })
 }
 
 fn tasks() -> TasksReport {
-    let folder = match config::tasks_folder() {
+    let folder = match surroundings::tasks_folder() {
         Ok(folder) => folder,
         Err(failure) => return TasksReport { path: None, count: 0, problem: Some(failure.message) },
     };

@@ -78,6 +78,18 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
 }
 
+impl From<sabir_session::SessionError> for Failure {
+    fn from(error: sabir_session::SessionError) -> Self {
+        let message = error.to_string();
+        if error.is_internal() { Self::internal(message) } else { Self::usage(message) }
+    }
+}
+
+/// The failure of a name that no dialect has. `also` is what else could be given.
+pub(crate) fn unknown_dialect(name: &str, also: &str) -> Failure {
+    sabir_session::dialect_tables::unknown(name, also).into()
+}
+
 impl Failure {
     /// The user can put it right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {

@@ -5,44 +5,41 @@
 
 use std::path::Path;
 
-use sabir_agent::{Origin, Record, Start, TaskId};
+use sabir_agent::{Origin, Record, TaskId};
 use sabir_journal::Entry;
+use sabir_session::Interactivity;
 use sabir_workspace::checkpoint::{Goal, Mark, What, name};
 
-use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions, TaskOptions};
-use crate::config::Config;
+use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions};
 use crate::exit::{Exit, Failure};
 use crate::history::{Place, failure};
-use crate::{config, journal, print, run, task};
+use crate::surroundings::{self, host};
+use crate::{journal, print, run};
 
 /// `sabir fork`.
 pub(crate) fn fork(arguments: &ForkArguments) -> Result<Exit, Failure> {
     let (name, number) = split(&arguments.from)?;
     let (from, mut entries) = journal::entries(name)?;
-    let start = journal::start(&from, &entries)?.clone();
-    let number = number.unwrap_or(entries.len());
-    if number > entries.len() {
-        let count = print::counted(entries.len(), "record");
-        return Err(Failure::usage(format!("the task {from} has {count}; `sabir log {from}` shows them")));
-    }
-    entries.truncate(number);
-    let id = task::new_id();
-    let start = Start {
-        task: id.clone(),
-        from: Some(Origin::Fork { task: from.clone(), record: number as u64 }),
-        ..changed(start, &arguments.task)?
-    };
+    let spec = arguments.task.session_spec(&TapeOptions::default(), Interactivity::Headless)?;
     if arguments.restore {
-        restore(&start, &from, &entries)?;
+        entries.truncate(number.unwrap_or(entries.len()));
+        let workspace = spec.workspace.clone();
+        let folder = workspace.unwrap_or_else(|| {
+            journal::start(&from, &entries).map(|start| start.workspace.clone().into()).unwrap_or_default()
+        });
+        restore(&folder, &from, &entries)?;
     }
-    if entries.last().is_some_and(|last| matches!(last.record, Record::Ended { .. })) {
-        entries.pop();
-    }
-    let first = Entry { at: (task::clock())(), record: Record::Started(start) };
-    entries.splice(..1, [first]);
-    let folder = config::tasks_folder()?;
-    sabir_journal::write(&folder, &id, &entries).map_err(|error| Failure::internal(error.to_string()))?;
-    print::err(&format!("sabir: task {id} goes on from record {number} of {from}\n"));
+    let id = host().fork(&from, number, &spec)?;
+    let (forked, _) = sabir_journal::read(&surroundings::tasks_folder()?, &id)
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    let record = match forked.first().map(|entry| &entry.record) {
+        Some(Record::Started(start)) => match &start.from {
+            Some(Origin::Fork { record, .. }) => *record,
+            _ => 0,
+        },
+        _ => 0,
+    };
+    print::err(&format!("sabir: task {id} goes on from record {record} of {from}\n"));
     run::resume(&ResumeArguments {
         task: arguments.task.clone(),
         output: arguments.output,
@@ -65,34 +62,9 @@ fn split(text: &str) -> Result<(&str, Option<usize>), Failure> {
     }
 }
 
-/// The start of a fork: what the options do not change stays.
-fn changed(start: Start, options: &TaskOptions) -> Result<Start, Failure> {
-    let config = Config::load(options.config.as_deref())?;
-    let chosen = config.choose(options.model.as_deref().or(Some(&start.model)))?;
-    let protocol = task::protocol(options.protocol.as_deref(), Some(start.protocol), &chosen)?;
-    let edit_tool = match &options.edit_tool {
-        Some(wanted) => Some(task::edit_tool(Some(wanted), &chosen)?.name().to_owned()),
-        None => start.edit_tool,
-    };
-    let folder = options.folder.as_deref().unwrap_or(Path::new(&start.workspace));
-    let workspace = std::fs::canonicalize(folder).map_err(|error| {
-        let shown = folder.display();
-        Failure::usage(format!("the folder {shown} cannot be opened: {error}; give the one to work in with -C"))
-    })?;
-    Ok(Start {
-        workspace: workspace.display().to_string(),
-        model: chosen.name,
-        protocol,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        edit_tool,
-        mode: options.mode.clone().or(start.mode),
-        ..start
-    })
-}
-
 /// Brings back what the other task's calls changed that have no result among these entries. All of it, or nothing.
-fn restore(start: &Start, from: &TaskId, entries: &[Entry]) -> Result<(), Failure> {
-    let place = Place::open(Some(Path::new(&start.workspace)))?;
+fn restore(folder: &Path, from: &TaskId, entries: &[Entry]) -> Result<(), Failure> {
+    let place = Place::open(Some(folder))?;
     let done: Vec<_> = entries
         .iter()
         .filter_map(|entry| match &entry.record {
@@ -125,7 +97,7 @@ fn restore(start: &Start, from: &TaskId, entries: &[Entry]) -> Result<(), Failur
         task: from.to_string(),
         tool: "sabir".to_owned(),
         label: format!("fork {from}"),
-        time_ms: (task::clock())(),
+        time_ms: surroundings::environment().now_milliseconds(),
         ..Mark::default()
     };
     let restored = place.checkpoints.restore(&plan, &goal, mark, false).map_err(failure)?;

@@ -14,13 +14,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::GatewayArguments;
-use crate::config::Config;
 use crate::exit::{Exit, Failure};
 use crate::print;
+use crate::surroundings;
+use sabir_session::config::GatewayKeys;
 
-pub(crate) use keys::GatewayKeys;
-
-mod keys;
 mod log;
 mod paste;
 mod reload;
@@ -44,7 +42,7 @@ enum Token {
 
 /// `sabir gateway`.
 pub(crate) fn gateway(arguments: &GatewayArguments) -> Result<Exit, Failure> {
-    let config = Config::load(arguments.config.as_deref())?;
+    let config = surroundings::load_config(arguments.config.as_deref())?;
     let routes = routes::routes(arguments, &config)?;
     let keys = config.gateway();
     let token = token(arguments, keys)?;

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::cli::{HistoryArguments, Whole};
 use crate::exit::{Exit, Failure};
-use crate::{config, kept, print, task};
+use crate::print;
+use crate::surroundings;
+use sabir_session::checkpointer;
 
 /// The checkpoints of a folder.
 pub(crate) struct Place {
@@ -82,7 +84,7 @@ impl Place {
         let folder = folder.unwrap_or(Path::new("."));
         let workspace = Arc::new(Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?);
         // The cap of the store does not matter to whoever only goes back: what is taken for it is small.
-        let checkpoints = kept::store(&workspace, Caps::default())?;
+        let checkpoints = checkpointer::store(&workspace, Caps::default(), surroundings::environment())?;
         Ok(Self { workspace, checkpoints })
     }
 
@@ -116,7 +118,8 @@ impl Place {
 
     /// Why a task has no checkpoint here: it worked elsewhere, it changed nothing, its checkpoints were removed, or it is none.
     fn unknown(&self, name: &str) -> Failure {
-        let tasks = config::tasks_folder().and_then(|folder| Ok((task::find(&folder, name)?, folder)));
+        let tasks =
+            surroundings::tasks_folder().and_then(|folder| Ok((sabir_session::find_task(&folder, name)?, folder)));
         let (id, folder) = match tasks {
             Ok(found) => found,
             Err(failure) => return failure,

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::cli::{ImportArguments, Whole};
 use crate::exit::{Exit, Failure};
-use crate::{config, print, task};
+use crate::print;
+use crate::surroundings;
 use scribe::{Notes, Scribe};
 
 mod blocks;
@@ -44,9 +45,9 @@ struct History {
 pub(crate) fn import(arguments: &ImportArguments) -> Result<Exit, Failure> {
     let path = std::fs::canonicalize(&arguments.path).unwrap_or_else(|_| arguments.path.clone());
     let history = read(&path)?;
-    let id = task::new_id();
+    let id = surroundings::host().new_task_id();
     let (entries, notes) = entries(history, &id);
-    let folder = config::tasks_folder()?;
+    let folder = surroundings::tasks_folder()?;
     sabir_journal::write(&folder, &id, &entries)
         .map_err(|error| Failure::usage(format!("{} cannot be imported: {error}", arguments.path.display())))?;
     match arguments.output {

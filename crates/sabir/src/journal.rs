@@ -10,7 +10,9 @@ use serde_json::json;
 use crate::cli::{LogArguments, Output};
 use crate::exit::{Exit, Failure};
 use crate::screen::Painter;
-use crate::{config, pictures, print, spent, task};
+use crate::surroundings;
+use crate::{print, spent};
+use sabir_session::pictures;
 
 /// How often a journal that is followed is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -19,8 +21,8 @@ const SHOWN: usize = 200;
 
 /// The entries of a task, by its name or the beginning of it. What is wrong with the journal is said on standard error.
 pub(crate) fn entries(name: &str) -> Result<(TaskId, Vec<Entry>), Failure> {
-    let folder = config::tasks_folder()?;
-    let id = task::find(&folder, name)?;
+    let folder = surroundings::tasks_folder()?;
+    let id = sabir_session::find_task(&folder, name)?;
     let (entries, recovery) = sabir_journal::read(&folder, &id).map_err(|error| Failure::usage(error.to_string()))?;
     if !recovery.is_clean() {
         print::err(&print::visible(&format!("sabir: {recovery}\n")));
@@ -66,9 +68,9 @@ fn follow(name: &str, mut printer: Printer) -> Result<Exit, Failure> {
     if printer.output == Output::Json {
         return Err(Failure::usage("one object cannot be followed: give --output text or --output events"));
     }
-    let folder = config::tasks_folder()?;
+    let folder = surroundings::tasks_folder()?;
     let fail = |error: sabir_journal::JournalError| Failure::usage(error.to_string());
-    let mut tail = Tail::open(&folder, &task::find(&folder, name)?).map_err(fail)?;
+    let mut tail = Tail::open(&folder, &sabir_session::find_task(&folder, name)?).map_err(fail)?;
     loop {
         // Asked before the journal is read, so that what was written last is not missed.
         let works = tail.holder().is_some();

@@ -10,19 +10,11 @@
 //! Each subtask has lines of its own, which name it. They are printed as they come: a program can tell them apart, and may have
 //! questions of several tasks at once, which it answers by their calls.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::time::Duration;
-
-use sabir_agent::{Heard, Moment, Question, Record, Reply, TaskEvent, TaskId, User};
+use sabir_agent::{Moment, Record, TaskEvent, TaskId};
 use sabir_call::redact::Redactor;
 use sabir_call::{CallId, Event};
 use serde::Serialize;
 
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::Instant;
-
-use crate::controls::Seat;
 use crate::print;
 
 /// The fewest bytes of a delta, unless its text ends or something else comes.
@@ -36,11 +28,6 @@ pub(crate) struct EventLines {
     held: Option<(Text, String)>,
     /// The subtask whose lines these are; `None`: those of the task that was begun.
     subtask: Option<TaskId>,
-    /// Where the program answers, if there is one.
-    seat: Option<Seat>,
-    /// How long an approval waits for its answer, and until when the open one does.
-    patience: Option<Duration>,
-    until: Option<Instant>,
 }
 
 /// An event as it is printed.
@@ -63,44 +50,17 @@ enum Text {
     Output(CallId),
 }
 
-impl User for EventLines {
-    fn show(&mut self, event: TaskEvent<'_>) {
-        if let Some(seat) = &mut self.seat {
-            seat.note(&event);
-        }
-        if let TaskEvent::Moment(Moment::Question(question)) = event {
-            let patience = self.patience.filter(|_| matches!(question, Question::Approval { .. }));
-            self.until = patience.and_then(|patience| Instant::now().checked_add(patience));
-        }
+impl EventLines {
+    /// Prints the lines of the session's task, or of that subtask.
+    pub(crate) fn new(subtask: Option<TaskId>) -> Self {
+        Self { subtask, ..Self::default() }
+    }
+
+    /// Prints an event, or holds it until a line is complete.
+    pub(crate) fn print(&mut self, event: TaskEvent<'_>) {
         let subtask = self.subtask.take();
         self.lines(event, &mut |event| print::redacted(&Line::of(event, subtask.as_ref())));
         self.subtask = subtask;
-    }
-
-    fn hears(&mut self) -> Option<UnboundedReceiver<Heard>> {
-        self.seat.as_mut().and_then(Seat::ears)
-    }
-
-    fn ask<'a>(&'a mut self, _question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        let (attended, until, patience) = (self.seat.is_some(), self.until, self.patience.unwrap_or_default());
-        Box::pin(async move {
-            match until {
-                _ if !attended => Reply::Leave,
-                // The answer is heard among the other lines.
-                None => std::future::pending().await,
-                Some(until) => {
-                    tokio::time::sleep_until(until).await;
-                    Reply::No(format!("nobody answered within {} seconds", patience.as_secs()))
-                }
-            }
-        })
-    }
-}
-
-impl EventLines {
-    /// Of the task that was begun, or of a subtask; with a program that may answer.
-    pub(crate) fn new(subtask: Option<TaskId>, seat: Option<Seat>, patience: Option<Duration>) -> Self {
-        Self { subtask, seat, patience, ..Self::default() }
     }
 
     /// Hands on what is to be printed for an event.

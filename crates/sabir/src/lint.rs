@@ -8,15 +8,17 @@ use sabir_check::lint::{Finding, Scope, lint as find};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Deny, LintArguments, Output};
+use crate::exit::unknown_dialect;
 use crate::exit::{Exit, Failure};
-use crate::{config, dialects, print};
+use crate::print;
+use sabir_session::config;
 
 /// `sabir lint`.
 pub(crate) fn lint(arguments: &LintArguments) -> Result<Exit, Failure> {
     let (scope, taught) = match arguments.dialect.as_str() {
         "auto" => (Scope::all(), all()),
         name => {
-            let dialect = dialect(name).ok_or_else(|| dialects::unknown(name, "auto, "))?;
+            let dialect = dialect(name).ok_or_else(|| unknown_dialect(name, "auto, "))?;
             (Scope::only(dialect), vec![dialect])
         }
     };

@@ -1,65 +1,50 @@
 //! The `sabir` binary: flags, configuration, wiring. The only reader of the environment and the only writer to the
 //! terminal.
 
-mod amazon;
 mod argument;
-mod cassette;
 mod cli;
-mod config;
 mod context;
 mod controls;
 mod crash;
-mod desk;
 mod dialects;
 mod doctor;
 mod edit;
-mod ends;
 mod exit;
 mod explain;
 mod export;
-mod family;
 mod folded;
 mod fork;
+mod front_end;
 mod gateway;
 mod help;
 mod history;
 mod import;
-mod instructions;
+mod interrupts;
 mod journal;
 mod judged;
-mod kept;
-mod keys;
 mod lines;
 mod lint;
-mod looked;
 mod models;
 mod modes;
-mod moved;
 mod nested;
 mod parse;
-mod pictures;
 mod policy;
 mod print;
 mod prompt;
-mod providers;
-mod remember;
-mod repairs;
 mod run;
 mod sandbox;
 mod sanitizer;
 mod screen;
 mod shown;
 mod spent;
-mod task;
+mod surroundings;
 mod tasks;
-mod telemetry;
 mod terminal;
 mod time;
 mod tour;
 mod trust;
 mod typed;
 mod undo;
-mod watchers;
 mod wire;
 
 use std::process::ExitCode;
@@ -94,9 +79,10 @@ fn dispatch() -> Result<Exit, Failure> {
     files.extend(cli.dialects.iter().cloned());
     match &cli.command {
         // What is wrong with the configuration is what it tells.
-        Some(Command::Doctor(_)) => dialects::load_files(&files)?,
-        _ => dialects::load(cli.config(), &files)?,
+        Some(Command::Doctor(_)) => {}
+        _ => drop(surroundings::load_config(cli.config())?),
     }
+    sabir_session::dialect_tables::load_dialect_files(&files)?;
     match &cli.command {
         None => run::interactive(&cli.task, &cli.pictures.image, &cli.words),
         Some(Command::Run(arguments)) => run::run(arguments),

@@ -9,11 +9,12 @@ use sabir_model::{Entry, Server, probe, resolve};
 use serde_json::{Value, json};
 
 use crate::cli::{ModelsArguments, Whole};
-use crate::config::Config;
 use crate::exit::{Exit, Failure};
-use crate::providers::{KeyPlace, Row};
+use crate::print;
 use crate::spent::grouped;
-use crate::{print, task};
+use crate::surroundings;
+use sabir_session::config::Config;
+use sabir_session::providers::{KeyPlace, Row};
 
 /// How long servers of this machine are waited for.
 const LIMIT: Duration = Duration::from_millis(500);
@@ -27,7 +28,7 @@ struct Lists {
 
 /// `sabir models`.
 pub(crate) fn models(arguments: &ModelsArguments) -> Result<Exit, Failure> {
-    let config = Config::load(arguments.config.as_deref())?;
+    let config = surroundings::load_config(arguments.config.as_deref())?;
     let filter = arguments.filter.as_deref().unwrap_or_default().to_lowercase();
     let fits = |name: &str| name.to_lowercase().contains(&filter);
     let mut lists = Lists { providers: Vec::new(), local: look(&config)?, models: Vec::new() };
@@ -51,7 +52,7 @@ pub(crate) fn models(arguments: &ModelsArguments) -> Result<Exit, Failure> {
 
 /// The servers of this machine that answer.
 pub(crate) fn look(config: &Config) -> Result<Vec<Server>, Failure> {
-    Ok(task::runtime()?.block_on(probe(&config.places(), LIMIT)))
+    Ok(surroundings::runtime()?.block_on(probe(&config.places(), LIMIT)))
 }
 
 fn object(lists: &Lists, local: bool) -> Value {

@@ -14,10 +14,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{CheckArguments, ListeningOptions, Output, ParseArguments, Whole};
-use crate::config::Config;
+use crate::exit::unknown_dialect;
 use crate::exit::{Exit, Failure};
+use crate::print;
+use crate::surroundings;
 use crate::wire::Response;
-use crate::{dialects, print, repairs};
 
 /// What `--output json` prints.
 #[derive(Debug, Serialize)]
@@ -176,7 +177,7 @@ pub(crate) fn listen(
     let (name, selection) = match (options.dialect.as_str(), dialect(&options.dialect)) {
         ("auto", _) => ("auto", Selection::AUTO),
         (_, Some(dialect)) => (dialect.name, Selection::from(dialect)),
-        (unknown, None) => return Err(dialects::unknown(unknown, "auto, ")),
+        (unknown, None) => return Err(unknown_dialect(unknown, "auto, ")),
     };
     let tools = load_tools(options.reading.tools.as_deref())?;
     let checker = gates(options, tools.clone())?;
@@ -201,8 +202,8 @@ pub(crate) fn listen(
 
 /// The gates that the options and the configuration ask for.
 fn gates(options: &ListeningOptions, tools: ToolSet) -> Result<Checker, Failure> {
-    let config = Config::load(None)?;
-    let repairs = repairs::without(config.repairs_off.iter().chain(&options.no_repair))?;
+    let config = surroundings::load_config(None)?;
+    let repairs = sabir_session::repairs_without(config.disabled_repairs().iter().chain(&options.no_repair))?;
     let parallel = if options.one { Parallel::One } else { Parallel::Many };
     Ok(Checker::new(tools).with_repairs(repairs).with_parallel(parallel))
 }
@@ -311,9 +312,9 @@ pub(crate) fn describe(fault: &Fault, source: &str) -> Value {
 
 /// The tools of a file, or the built-in ones.
 pub(crate) fn load_tools(path: Option<&Path>) -> Result<ToolSet, Failure> {
-    let Some(path) = path else { return Ok(crate::task::offered()) };
+    let Some(path) = path else { return Ok(sabir_session::built_in_tools()) };
     let shown = path.display();
-    let text = crate::config::read_text(path)?;
+    let text = sabir_session::config::read_text(path)?;
     ToolSet::from_json(&text).map_err(|error| Failure::usage(format!("{shown}: {error}")))
 }
 

@@ -11,15 +11,16 @@ use sabir_workspace::Workspace;
 use serde_json::{Value, json};
 
 use crate::cli::{ExplainedArguments, RuleOptions, SimulateArguments, Whole};
-use crate::config::{self, Config};
 use crate::exit::{Exit, Failure};
-use crate::{modes, print, sandbox, task, trust};
+use crate::print;
+use crate::surroundings;
+use sabir_session::modes;
 
 /// `sabir policy explain`. The verdict is in what is printed; the exit code only says that there is one.
 pub(crate) fn explain(arguments: &ExplainedArguments) -> Result<Exit, Failure> {
     let (workspace, rules) = place(Path::new("."), &arguments.rules, None)?;
     let command = line(&arguments.command);
-    let gathered = sabir_tools::gather(&workspace, &config::command_environment(), &command);
+    let gathered = sabir_tools::gather(&workspace, &surroundings::environment().command_variables(), &command);
     let facts = Facts { shell: shell(arguments.shell.as_deref())?.unwrap_or(gathered.shell), ..gathered };
     let judgement = rules.decide(&Access::Command { command, facts, beyond: Beyond::Nothing });
     match arguments.output {
@@ -38,14 +39,15 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> Result<Exit, Failure> {
     });
     let start = start.ok_or_else(|| Failure::usage(format!("`{}` has no beginning", arguments.task)))?;
     let (workspace, rules) = place(Path::new(&start.workspace), &arguments.rules, start.mode.as_deref())?;
-    let sandbox = sandbox::configured(None, &Config::load(arguments.rules.config.as_deref())?)?;
+    let sandbox =
+        sabir_session::sandbox::configured(None, &surroundings::load_config(arguments.rules.config.as_deref())?)?;
     let tools = sabir_tools::builtin(sabir_tools::Settings {
         workspace: Arc::new(workspace),
         helper: std::env::current_exe()
             .map_err(|error| Failure::internal(format!("this program cannot find itself: {error}")))?,
-        environment: config::command_environment(),
+        environment: surroundings::environment().command_variables(),
         edit_tool: sabir_tools::EditTool::default(),
-        jobs: task::passing_jobs(),
+        jobs: sabir_session::passing_jobs(surroundings::environment()),
         reach: sabir_tools::Reach::Public,
         // Nothing runs: it only says what a call would ask for beyond it.
         sandbox,
@@ -76,18 +78,23 @@ struct Row<'a> {
 
 /// A folder with all that holds in it, and the rules of the configuration and of the command line, within a mode.
 fn place(folder: &Path, options: &RuleOptions, mode: Option<&str>) -> Result<(Workspace, Rules), Failure> {
-    let config = Config::load(options.config.as_deref())?;
+    let config = surroundings::load_config(options.config.as_deref())?;
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-    let mut rules = config.rules.rules(&options.rules, workspace.root())?;
-    let mode = options.mode.as_deref().or(mode).or(config.rules.mode.as_deref());
+    let mut rules = config.rules(&options.rules.rule_spec(), workspace.root())?;
+    let mode = options.mode.as_deref().or(mode).or(config.usual_mode());
     if let Some(mode) = mode {
         rules = rules.within(modes::find(mode, &config, &workspace)?);
     }
-    if let Some(why) = modes::too_wide(workspace.root()) {
+    if let Some(why) = modes::too_wide(workspace.root(), surroundings::environment().home_folder.as_deref()) {
         rules = rules.asking_to_write(why);
     }
     let bounds = modes::bounds_of(&rules, &config)?;
-    Ok((workspace.bounded(bounds).trusting(trust::load()), rules))
+    Ok((
+        workspace
+            .bounded(bounds)
+            .trusting(sabir_session::trust::load_trust(surroundings::environment(), &surroundings::notice_sink())),
+        rules,
+    ))
 }
 
 /// The shell of the option, or of `SABIR_SHELL`, by name or path, if there is one.
@@ -158,8 +165,8 @@ fn records(task: &str) -> Result<Vec<Record>, Failure> {
             (folder.to_owned(), sabir_agent::TaskId::new(stem))
         }
         _ => {
-            let folder = config::tasks_folder()?;
-            let id = task::find(&folder, task)?;
+            let folder = surroundings::tasks_folder()?;
+            let id = sabir_session::find_task(&folder, task)?;
             (folder, id)
         }
     };

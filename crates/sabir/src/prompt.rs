@@ -5,12 +5,14 @@ use sabir_call::{Lesson, Parallel, Server, ToolChoice};
 use serde_json::json;
 
 use crate::cli::{Output, PromptArguments};
+use crate::exit::unknown_dialect;
 use crate::exit::{Exit, Failure};
-use crate::{config, dialects, parse, print};
+use crate::{parse, print};
+use sabir_session::config;
 
 /// `sabir prompt`.
 pub(crate) fn prompt(arguments: &PromptArguments) -> Result<Exit, Failure> {
-    let dialect = dialect(&arguments.dialect).ok_or_else(|| dialects::unknown(&arguments.dialect, ""))?;
+    let dialect = dialect(&arguments.dialect).ok_or_else(|| unknown_dialect(&arguments.dialect, ""))?;
     let tools = parse::load_tools(arguments.tools.as_deref())?;
     let servers: Vec<Server> = match &arguments.servers {
         None => Vec::new(),

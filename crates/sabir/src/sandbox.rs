@@ -1,15 +1,17 @@
 //! `sandbox`: a command of the user's in the sandbox that a task's commands get, to try it; and which sandbox that is.
 
 use std::io::{IsTerminal, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use etcetera::BaseStrategy;
-use sabir_workspace::{Command, Confined, End, Level, Network, Sandbox, Stop, Stream, Workspace, WorkspaceError};
+use sabir_session::RuleSpec;
+use sabir_session::sandbox::with_secrets;
+use sabir_workspace::{Command, End, Network, Sandbox, Stop, Stream, Workspace};
 
-use crate::cli::{RuleFlags, SandboxArguments, TaskOptions};
-use crate::config::{self, Config};
+use crate::cli::SandboxArguments;
 use crate::exit::{Exit, Failure};
-use crate::{modes, print, task};
+use crate::print;
+use crate::surroundings;
+use sabir_session::modes;
 
 /// `sabir sandbox`.
 pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
@@ -17,18 +19,20 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
     let network = if arguments.network { Network::Allowed } else { Network::Denied };
     let folder = arguments.folder.as_deref().unwrap_or(Path::new("."));
     let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
-    let config = Config::load(None)?;
-    let rules = config.rules.rules(&RuleFlags::default(), workspace.root())?;
+    let config = surroundings::load_config(None)?;
+    let rules = config.rules(&RuleSpec::default(), workspace.root())?;
     let workspace = workspace.bounded(modes::bounds_of(&rules, &config)?);
     let hidden = workspace.hidden(&Stop::default()).map_err(|error| Failure::usage(error.to_string()))?;
-    let sandbox =
-        with_secrets(Sandbox::new(level)).network(network).write(arguments.write.iter().cloned()).hide(hidden);
+    let sandbox = with_secrets(Sandbox::new(level), surroundings::environment())
+        .network(network)
+        .write(arguments.write.iter().cloned())
+        .hide(hidden);
     if arguments.profile.is_some() {
         print::out(&sandbox.seatbelt(&workspace).map_err(|error| Failure::usage(error.to_string()))?);
         return Ok(Exit::Completed);
     }
-    let command = Command::new(line(&arguments.words), helper()?)
-        .env(config::command_environment())
+    let command = Command::new(line(&arguments.words), surroundings::environment().helper_program.clone())
+        .env(surroundings::environment().command_variables())
         .captured_bytes(8 << 10, 8 << 10)
         .sandbox(sandbox);
     let plain = [stdout().is_terminal(), stderr().is_terminal()];
@@ -38,7 +42,7 @@ pub(crate) fn sandbox(arguments: &SandboxArguments) -> Result<Exit, Failure> {
         (Stream::Stderr, [_, true]) => print::err(&print::visible(&String::from_utf8_lossy(bytes))),
         (Stream::Stderr, _) => print::err_bytes(bytes),
     });
-    let outcome = task::runtime()?.block_on(running).map_err(|error| Failure::usage(error.to_string()))?;
+    let outcome = surroundings::runtime()?.block_on(running).map_err(|error| Failure::usage(error.to_string()))?;
     match &outcome.confined {
         Some(confined) => {
             print::err(&format!("sabir: the sandbox was {confined}\n"));

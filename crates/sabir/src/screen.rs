@@ -11,16 +11,13 @@ use serde_json::Value;
 
 use crate::argument::Preview;
 use crate::context;
-use crate::desk::Audience;
 use crate::folded::Folded;
+use crate::front_end::Audience;
 use crate::print;
 use crate::sanitizer::Sanitizer;
 
 /// How full a context is when it is worth a word, in percent.
 const FULL: u64 = 60;
-
-/// Nobody watches.
-pub(crate) struct Silent;
 
 /// Progress on standard error, which is often kept as the log of a build: secrets are taken out.
 #[derive(Debug, Default)]
@@ -48,14 +45,6 @@ pub(crate) struct Painter {
 }
 
 type Asked<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
-
-impl User for Silent {
-    fn show(&mut self, _event: TaskEvent<'_>) {}
-
-    fn ask<'a>(&'a mut self, _question: &'a Question) -> Asked<'a> {
-        Box::pin(std::future::ready(Reply::Leave))
-    }
-}
 
 impl User for Progress {
     fn show(&mut self, event: TaskEvent<'_>) {

@@ -8,11 +8,12 @@ use serde_json::json;
 use crate::cli::{Output, TasksArguments};
 use crate::exit::{Exit, Failure};
 use crate::journal::word;
-use crate::{config, print};
+use crate::print;
+use crate::surroundings;
 
 /// `sabir tasks`.
 pub(crate) fn tasks(arguments: &TasksArguments) -> Result<Exit, Failure> {
-    let folder = config::tasks_folder()?;
+    let folder = surroundings::tasks_folder()?;
     let mut all = sabir_journal::list(&folder).map_err(|error| Failure::internal(error.to_string()))?;
     let wanted: Vec<_> =
         arguments.words.iter().flat_map(|words| words.split_whitespace()).map(str::to_lowercase).collect();

@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use sabir_agent::{Aside, Compaction, Heard, Moment, Proposal, Question, Record, Reply, Speaker, TaskEvent, User};
+use sabir_session::pictures;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::desk::Audience;
-use crate::pictures;
+use crate::front_end::Audience;
 use crate::screen::Painter;
 use crate::shown::{exactly, first_lines, in_part};
 use crate::typed::{self, Known, Typed};
@@ -31,8 +31,6 @@ const SETTLE: Duration = Duration::from_millis(250);
 pub(crate) struct Terminal {
     painter: Painter,
     typed: Typed,
-    /// How long an approval waits for its answer.
-    patience: Option<Duration>,
     /// The question for which lines count.
     asked: Option<Question>,
     /// Whether it is not the user's turn.
@@ -40,8 +38,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn new(patience: Option<Duration>, known: Known) -> Self {
-        Self { painter: Painter::default(), typed: Typed::new(known), patience, asked: None, works: false }
+    pub(crate) fn new(known: Known) -> Self {
+        Self { painter: Painter::default(), typed: Typed::new(known), asked: None, works: false }
     }
 
     async fn answer(&mut self, question: &Question) -> Reply {
@@ -81,20 +79,6 @@ impl Terminal {
         if self.works {
             let text = print::indented(text);
             print::err(&print::visible(&format!("\nqueued:\n{text}\n")));
-        }
-    }
-
-    /// The answer; no answer in time is a no.
-    async fn answer_in_time(&mut self, question: &Question) -> Reply {
-        let patience = self.patience.filter(|_| matches!(question, Question::Approval { .. }));
-        let Some(patience) = patience else { return self.answer(question).await };
-        match tokio::time::timeout(patience, self.answer(question)).await {
-            Ok(reply) => reply,
-            Err(_) => {
-                self.go_on();
-                print::err("\nno answer in time: not allowed\n");
-                Reply::No(format!("nobody answered within {} seconds", patience.as_secs()))
-            }
         }
     }
 }
@@ -138,7 +122,7 @@ impl User for Terminal {
     }
 
     fn ask<'a>(&'a mut self, question: &'a Question) -> Pin<Box<dyn Future<Output = Reply> + Send + 'a>> {
-        Box::pin(self.answer_in_time(question))
+        Box::pin(self.answer(question))
     }
 }
 
@@ -146,6 +130,11 @@ impl Audience for Terminal {
     fn write(&mut self, lines: &str) {
         self.go_on();
         print::err(&self.painter.tell(lines));
+    }
+
+    fn show_timeout(&mut self) {
+        self.go_on();
+        print::err("\nno answer in time: not allowed\n");
     }
 }
 

@@ -1,18 +1,18 @@
 //! `trust`: which repositories may make git run programs, each exactly as it was looked at. Kept beside the tasks, never in a
 //! repository.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use sabir_workspace::{GitConfig, Programs, Standing, Trust};
-use serde::{Deserialize, Serialize};
+use sabir_session::trust::{TrustEntry, load_trust, read_trust_file, trust_path, write_trust_file};
+use sabir_workspace::{GitConfig, Programs, Standing};
 use serde_json::json;
 
 use crate::cli::{TrustArguments, Whole};
-use crate::config;
 use crate::exit::{Exit, Failure};
-use crate::{print, remember};
+use crate::print;
+use crate::surroundings;
+use sabir_session::remember;
 
 /// `sabir trust`.
 pub(crate) fn trust(arguments: &TrustArguments) -> Result<Exit, Failure> {
@@ -25,7 +25,7 @@ pub(crate) fn trust(arguments: &TrustArguments) -> Result<Exit, Failure> {
 }
 
 fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {
-    let programs = match GitConfig::of(folder, &config::command_environment()) {
+    let programs = match GitConfig::of(folder, &surroundings::environment().command_variables()) {
         GitConfig::Repository(programs) => programs,
         GitConfig::NoRepository => return Err(Failure::usage(format!("{} is in no repository", folder.display()))),
         GitConfig::Unknown => {
@@ -40,7 +40,7 @@ fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {
         print::out(&print::visible(&format!("{top}: its configuration runs nothing; there is nothing to trust\n")));
         return Ok(Exit::Completed);
     }
-    let standing = load().of(&programs);
+    let standing = load_trust(surroundings::environment(), &surroundings::notice_sink()).of(&programs);
     show(&programs, &standing, arguments.output);
     if standing == Standing::Trusted {
         return Ok(Exit::Completed);
@@ -49,11 +49,11 @@ fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {
         print::err("sabir: nothing was changed\n");
         return Ok(Exit::Denied);
     }
-    let _alone = remember::alone(&file()?)?;
-    let mut kept = read()?;
-    let entry = Entry { sha256: programs.digest(), things: programs.hashes() };
+    let _alone = remember::alone(&trust_path(surroundings::environment())?)?;
+    let mut kept = read_trust_file(surroundings::environment())?;
+    let entry = TrustEntry { sha256: programs.digest(), things: programs.hashes() };
     kept.repositories.insert(programs.top, entry);
-    write(&kept)?;
+    write_trust_file(surroundings::environment(), &kept)?;
     print::err(&print::visible(&format!("sabir: {top} is trusted as it is now\n")));
     Ok(Exit::Completed)
 }
@@ -105,7 +105,7 @@ fn confirmed() -> Result<bool, Failure> {
 }
 
 fn list(output: Whole) -> Result<Exit, Failure> {
-    let kept = read()?;
+    let kept = read_trust_file(surroundings::environment())?;
     if output == Whole::Json {
         print::json(&kept);
         return Ok(Exit::Completed);
@@ -121,15 +121,15 @@ fn list(output: Whole) -> Result<Exit, Failure> {
 
 /// Takes back the trust in the repository of a folder; one that is gone is named by the path that `--list` shows.
 fn revoke(folder: &Path) -> Result<Exit, Failure> {
-    let _alone = remember::alone(&file()?)?;
-    let mut kept = read()?;
+    let _alone = remember::alone(&trust_path(surroundings::environment())?)?;
+    let mut kept = read_trust_file(surroundings::environment())?;
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let trusted = real.ancestors().find(|folder| kept.repositories.contains_key(*folder)).map(Path::to_owned);
     let Some(top) = trusted else {
         return Err(Failure::usage(format!("{} is not trusted; `sabir trust --list` lists what is", real.display())));
     };
     kept.repositories.remove(&top);
-    write(&kept)?;
+    write_trust_file(surroundings::environment(), &kept)?;
     print::err(&print::visible(&format!("sabir: {} is no longer trusted\n", top.display())));
     Ok(Exit::Completed)
 }

@@ -14,10 +14,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
 use sabir_agent::{Heard, Words};
 use sabir_call::Image;
+use sabir_session::modes;
+use sabir_session::pictures::{self, Sight};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::pictures::{self, Sight};
-use crate::{modes, print};
+use crate::print;
 
 /// What is taken out of a pipe before a question; whoever writes without an end is answering.
 const MAX_EARLY_BYTES: usize = 1 << 20;

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::cli::{Consent, RestoreArguments, UndoArguments, Whole};
 use crate::exit::{Exit, Failure};
 use crate::history::{Place, about, failure};
-use crate::{print, task};
+use crate::print;
+use crate::surroundings;
 
 /// Paths of a preview; the rest is counted.
 const SHOWN: usize = 100;
@@ -61,7 +62,7 @@ fn go(place: &Place, task: &str, goal: &Goal, (consent, output): (Consent, Whole
             task: task.to_owned(),
             tool: "sabir".to_owned(),
             label: label(goal),
-            time_ms: (task::clock())(),
+            time_ms: surroundings::environment().now_milliseconds(),
             ..Mark::default()
         };
         Some(place.checkpoints.restore(&plan, goal, mark, consent.force).map_err(failure)?)

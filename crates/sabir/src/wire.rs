@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{DecodeArguments, EncodeArguments, Output, Whole};
+use crate::exit::unknown_dialect;
 use crate::exit::{Exit, Failure};
 use crate::parse::{Listener, Reading, chunks, load_tools, standard_input};
-use crate::{dialects, print};
+use crate::print;
 
 /// What a recorded body says beyond its calls.
 #[derive(Debug, Serialize)]
@@ -119,7 +120,7 @@ pub(crate) fn encode(arguments: &EncodeArguments) -> Result<Exit, Failure> {
     let protocol = arguments.protocol.as_deref().unwrap_or("native");
     let prompted = match protocol {
         "native" => None,
-        name => Some(dialect(name).ok_or_else(|| dialects::unknown(name, "native, "))?),
+        name => Some(dialect(name).ok_or_else(|| unknown_dialect(name, "native, "))?),
     };
     if prompted.is_some() {
         request.protocol = Protocol::Prompted(protocol.to_owned());

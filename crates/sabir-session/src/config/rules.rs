@@ -7,46 +7,46 @@ use sabir_agent::policy::{RuleKind, Rules};
 use serde::Deserialize;
 
 use super::meaning;
-use crate::spec::RuleSpec;
 use crate::error::SessionError;
+use crate::spec::RuleSpec;
 
 /// The keys.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct RuleKeys {
+pub struct RuleKeys {
     approve: Vec<String>,
     allow: Vec<String>,
     ask: Vec<String>,
     deny: Vec<String>,
     /// The mode of tasks that name none.
-    pub(crate) mode: Option<String>,
+    pub mode: Option<String>,
     /// Modes of the user's own.
-    pub(crate) modes: BTreeMap<String, ModeTable>,
+    pub modes: BTreeMap<String, ModeTable>,
     /// The names of the files that say what is hidden.
-    pub(crate) ignore_files: Option<Vec<String>>,
+    pub ignore_files: Option<Vec<String>>,
 }
 
 /// A mode of the user's own; of a built-in one, its model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct ModeTable {
-    pub(crate) about: String,
-    pub(crate) instructions: String,
-    pub(crate) tools: Vec<String>,
-    pub(crate) write: Vec<String>,
+pub struct ModeTable {
+    pub about: String,
+    pub instructions: String,
+    pub tools: Vec<String>,
+    pub write: Vec<String>,
     /// The model of tasks in it, as `--model` has it.
-    pub(crate) model: Option<String>,
+    pub model: Option<String>,
 }
 
 /// What is wrong in the file: where, as the keys that lead there, and why.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) keys: Vec<String>,
-    pub(crate) why: String,
+pub struct Wrong {
+    pub keys: Vec<String>,
+    pub why: String,
 }
 
 impl Wrong {
-    pub(crate) fn new(keys: &[&str], why: impl Into<String>) -> Self {
+    pub fn new(keys: &[&str], why: impl Into<String>) -> Self {
         Self { keys: keys.iter().map(|key| (*key).to_owned()).collect(), why: why.into() }
     }
 }
@@ -70,11 +70,12 @@ impl RuleKeys {
 
     /// The rules of the file and of the flags, for a workspace in that folder. One that cannot be read is an error: without it
     /// something might be allowed.
-    pub(crate) fn rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<Rules, SessionError> {
+    pub fn rules(&self, flags: &RuleSpec, root: &Path, home: Option<&Path>) -> Result<Rules, SessionError> {
         let mut rules = Rules::default();
         for ((kind, name, kept), given) in self.patterns().into_iter().zip([&flags.allow, &flags.ask, &flags.deny]) {
             for pattern in kept.iter().chain(given) {
-                add(&mut rules, kind, pattern, root, home).map_err(|why| SessionError::invalid(format!("{name}: {why}")))?;
+                add(&mut rules, kind, pattern, root, home)
+                    .map_err(|why| SessionError::invalid(format!("{name}: {why}")))?;
             }
         }
         for rule in self.approve.iter().chain(&flags.approve) {
@@ -93,13 +94,7 @@ impl RuleKeys {
     }
 }
 
-fn add(
-    rules: &mut Rules,
-    kind: RuleKind,
-    pattern: &str,
-    root: &Path,
-    home: Option<&Path>,
-) -> Result<(), String> {
+fn add(rules: &mut Rules, kind: RuleKind, pattern: &str, root: &Path, home: Option<&Path>) -> Result<(), String> {
     meaning::of_rule(pattern).map_or(Ok(()), Err)?;
     let forms = forms(pattern, root, home);
     forms.iter().try_for_each(|form| rules.add(kind, form)).map_err(|error| error.to_string())

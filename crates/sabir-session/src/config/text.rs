@@ -9,7 +9,7 @@ use crate::error::SessionError;
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads a text file that the user named.
-pub(crate) fn read_text(path: &Path) -> Result<String, SessionError> {
+pub fn read_text(path: &Path) -> Result<String, SessionError> {
     text_of(path, std::fs::read(path).map_err(|error| unreadable(path, &error))?)
 }
 

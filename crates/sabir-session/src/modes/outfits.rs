@@ -5,7 +5,6 @@
 //! cannot be reached at all, the task goes on with the model that it was begun with, and the user is told why.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sabir_agent::{Mode, Outfit};
@@ -13,11 +12,11 @@ use sabir_call::{Prices, Protocol};
 use sabir_workspace::{Bounds, Workspace};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::SessionSpec;
 use crate::config::{Chosen, Config};
 use crate::error::SessionError;
 use crate::locked;
 use crate::setup::TaskSetup;
+use crate::spec::SessionSpec;
 use crate::telemetry::AskedModel;
 
 /// How a task was begun, as far as its models depend on it.
@@ -51,13 +50,6 @@ pub(crate) fn now(mode: &str) -> Now {
 /// What it says.
 pub(crate) fn name(now: &Now) -> String {
     now.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// The names of all modes of a task in that folder.
-pub(crate) fn names(options: &SessionSpec, config: &Config, folder: &Path) -> Result<Vec<String>, SessionError> {
-    let folder = options.workspace.as_deref().unwrap_or(folder);
-    let workspace = Workspace::open(folder).map_err(|error| SessionError::invalid(error.to_string()))?;
-    Ok(all(config, &workspace).into_iter().map(|(mode, _)| mode.name).collect())
 }
 
 /// The modes of a task.

@@ -21,12 +21,12 @@ const MAX_BYTES: usize = 256 << 10;
 #[derive(Debug, Default)]
 pub(super) struct RooModes {
     pub(super) modes: Vec<Mode>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<ModeFault>,
 }
 
 /// Why a mode is none.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub struct ModeFault {
     /// The mode's name, if it has one.
     pub(super) name: String,
     pub(super) why: String,
@@ -75,7 +75,7 @@ impl RooModes {
         match text(workspace) {
             Ok(None) => Self::default(),
             Ok(Some(text)) => Self::parse(&text, taken),
-            Err(why) => Self { modes: Vec::new(), faults: vec![Fault { name: String::new(), why }] },
+            Err(why) => Self { modes: Vec::new(), faults: vec![ModeFault { name: String::new(), why }] },
         }
     }
 
@@ -84,7 +84,7 @@ impl RooModes {
             Ok(file) => file,
             Err(error) => {
                 let why = error.to_string();
-                let fault = Fault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
+                let fault = ModeFault { name: String::new(), why: why.lines().next().unwrap_or_default().to_owned() };
                 return Self { modes: Vec::new(), faults: vec![fault] };
             }
         };
@@ -99,7 +99,7 @@ impl RooModes {
             };
             match mode {
                 Ok(mode) => found.modes.push(mode),
-                Err(why) => found.faults.push(Fault { name, why }),
+                Err(why) => found.faults.push(ModeFault { name, why }),
             }
         }
         found
@@ -107,7 +107,7 @@ impl RooModes {
 }
 
 /// Says what is wrong, and where.
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ModeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, why } = self;
         if name.is_empty() { write!(f, "{NAME}: {why}") } else { write!(f, "{NAME}: the mode `{name}`: {why}") }

@@ -1,6 +1,9 @@
 //! The command line of how a task ends: limits, and what must hold before it is completed.
 
 use clap::Args;
+use sabir_session::LimitSpec;
+
+use crate::exit::Failure;
 
 /// How a task ends.
 #[derive(Debug, Clone, Default, Args)]
@@ -26,4 +29,46 @@ pub(crate) struct EndFlags {
     /// Complete the task only when no todo of the model's is left.
     #[arg(long)]
     pub(crate) require_todos: bool,
+}
+
+impl EndFlags {
+    /// The limits of a session with these flags.
+    pub(crate) fn limit_spec(&self) -> Result<LimitSpec, Failure> {
+        let cost = self.max_cost.as_deref().map(str::parse).transpose();
+        let time = self.max_time.as_deref().map(sabir_session::config::duration).transpose()?;
+        Ok(LimitSpec {
+            max_turns: self.max_turns,
+            max_tokens: self.max_tokens.as_deref().map(tokens).transpose()?,
+            max_cost: cost.map_err(|error| Failure::usage(format!("--max-cost: {error}")))?,
+            max_seconds: time.map(|time| time.as_secs()),
+        })
+    }
+}
+
+/// `200000`, `500k` or `2M`.
+fn tokens(text: &str) -> Result<u64, Failure> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1000),
+        None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
+    };
+    let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|count| *count > 0);
+    count.ok_or_else(|| {
+        Failure::usage(format!("--max-tokens: `{text}` is no number of tokens: write 200000, 500k or 2M"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tokens;
+
+    #[test]
+    fn tokens_are_counted_in_thousands_too() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(tokens(text).ok(), expected, "{text}");
+        check("200000", Some(200_000));
+        check("500k", Some(500_000));
+        check("2M", Some(2_000_000));
+        for wrong in ["", "0", "k", "-1", "1.5k", "2g", "99999999999999999999", "99999999999999999M"] {
+            check(wrong, None);
+        }
+    }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use sabir_gateway::Mending;
-use serde::Deserialize;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GatewayArguments {
@@ -60,8 +59,7 @@ pub(crate) struct GatewayArguments {
 }
 
 /// How requests are told of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogForm {
     /// A line for people.
     #[default]
@@ -70,4 +68,14 @@ pub(crate) enum LogForm {
     Json,
     /// Not at all.
     Off,
+}
+
+impl From<sabir_session::config::LogForm> for LogForm {
+    fn from(form: sabir_session::config::LogForm) -> Self {
+        match form {
+            sabir_session::config::LogForm::Text => Self::Text,
+            sabir_session::config::LogForm::Json => Self::Json,
+            sabir_session::config::LogForm::Off => Self::Off,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use sabir_session::RuleSpec;
 
 use super::Whole;
 
@@ -33,6 +34,18 @@ pub(crate) struct RuleFlags {
     /// Deny it, whatever else is said.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) deny: Vec<String>,
+}
+
+impl RuleFlags {
+    /// The same as a part of a session's spec.
+    pub(crate) fn rule_spec(&self) -> RuleSpec {
+        RuleSpec {
+            approve: self.approve.clone(),
+            allow: self.allow.clone(),
+            ask: self.ask.clone(),
+            deny: self.deny.clone(),
+        }
+    }
 }
 
 /// Rules and where others are.

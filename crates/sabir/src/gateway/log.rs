@@ -13,10 +13,10 @@ use sabir_call::redact;
 use sabir_gateway::{Ended, Note, Watch};
 use serde_json::json;
 
-use super::GatewayKeys;
 use crate::cli::{GatewayArguments, LogForm};
 use crate::exit::Failure;
 use crate::print;
+use sabir_session::config::GatewayKeys;
 
 /// How many pieces of text may wait to be written.
 const WAITING: usize = 4096;
@@ -51,7 +51,7 @@ pub(super) struct Pen {
 impl Manner {
     /// As the flags say, else the file.
     pub(super) fn of(arguments: &GatewayArguments, keys: &GatewayKeys) -> Self {
-        let form = arguments.log.or(keys.log).unwrap_or_default();
+        let form = arguments.log.or(keys.log.map(LogForm::from)).unwrap_or_default();
         Self { form, explain: arguments.explain || keys.explain.unwrap_or_default() }
     }
 }

@@ -8,11 +8,12 @@ use sabir_model::Secret;
 use tokio::signal::unix::SignalKind;
 
 use super::log::{Dial, Manner};
-use super::{GatewayKeys, Token, place, routes, settings, token};
+use super::{Token, place, routes, settings, token};
 use crate::cli::GatewayArguments;
-use crate::config::Config;
 use crate::exit::Failure;
 use crate::print;
+use crate::surroundings;
+use sabir_session::config::GatewayKeys;
 
 /// What runs, and what it was told at its start.
 #[derive(Clone)]
@@ -52,7 +53,7 @@ impl Serving {
 
     fn read(&self) -> Result<Read, Failure> {
         let arguments = &self.arguments;
-        let config = Config::load(arguments.config.as_deref())?;
+        let config = surroundings::load_config(arguments.config.as_deref())?;
         let keys = config.gateway();
         let token = match (token(arguments, keys)?, &self.made) {
             (Token::Made(_), Some(made)) => Some(made.clone()),

@@ -7,11 +7,12 @@ use sabir_gateway::{Back, Mending, Route, Routes};
 use sabir_model::{Callers, Reads, Retries, Secret};
 use sabir_wire::Wire;
 
-use super::keys::ModelKeys;
 use crate::cli::GatewayArguments;
-use crate::config::{Chosen, Config};
 use crate::exit::Failure;
-use crate::{providers, task, wire};
+use crate::wire;
+use sabir_session::config::GatewayModelKeys;
+use sabir_session::config::{Chosen, Config};
+use sabir_session::providers;
 
 /// How often a request that failed before its answer is sent again, where the configuration does not say: once, for a connection
 /// that was kept and is gone. Clients have retries of their own, and want to be told soon.
@@ -70,7 +71,7 @@ pub(super) fn routes(arguments: &GatewayArguments, config: &Config) -> Result<Ro
 /// The model of that name: at the place that `--to` names, or as for a task.
 fn of_flags(arguments: &GatewayArguments, config: &Config, name: &str) -> Result<Chosen, Failure> {
     match arguments.to.as_deref() {
-        None => config.choose(Some(name)),
+        None => Ok(config.choose(Some(name))?),
         Some(url) if url.contains("://") => {
             let (wire, key_env) = (arguments.wire.as_deref(), arguments.key_env.as_deref());
             at(config, name, name, &Server { url, wire, key_env })
@@ -78,11 +79,11 @@ fn of_flags(arguments: &GatewayArguments, config: &Config, name: &str) -> Result
         Some(_) if arguments.wire.is_some() || arguments.key_env.is_some() => Err(Failure::usage(
             "--wire and --key-env belong to an address; what a provider speaks and its key stand under [providers.NAME]",
         )),
-        Some(provider) => config.choose(Some(&format!("{provider}/{name}"))),
+        Some(provider) => Ok(config.choose(Some(&format!("{provider}/{name}")))?),
     }
 }
 
-fn of_file(config: &Config, name: &str, keys: &ModelKeys) -> Result<Chosen, Failure> {
+fn of_file(config: &Config, name: &str, keys: &GatewayModelKeys) -> Result<Chosen, Failure> {
     let (wire, key_env) = (keys.wire.as_deref(), keys.key_env.as_deref());
     if keys.to.contains("://") {
         let (url, id) = keys.to.split_once('#').unwrap_or((&keys.to, name));
@@ -93,7 +94,7 @@ fn of_file(config: &Config, name: &str, keys: &ModelKeys) -> Result<Chosen, Fail
             "`wire` and `key_env` belong to an address; a provider's stand under [providers.NAME]",
         ));
     }
-    config.choose(Some(&keys.to))
+    Ok(config.choose(Some(&keys.to))?)
 }
 
 /// A model at an address.
@@ -122,7 +123,7 @@ fn versioned(url: &str, wire: Wire) -> String {
 
 fn route(chosen: &Chosen, ways: &Ways<'_>) -> Result<Route, Failure> {
     let mending = ways.mending;
-    let protocol = task::protocol(ways.protocol, None, chosen)?;
+    let protocol = sabir_session::locked::protocol(ways.protocol, None, chosen)?;
     let limit = ways.retries.unwrap_or(RETRIES.min(chosen.retries()));
     let (base, longest_asked) = PAUSES;
     let retries = Retries { limit, base, longest_asked, longest: longest_asked, ..Retries::default() };

@@ -1,0 +1,52 @@
+//! Signals: SIGINT interrupts what a session does, SIGTERM and SIGHUP end it; a second one ends the process.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use sabir_session::{Command, SessionHandle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::{Exit, Failure};
+use crate::surroundings::runtime;
+
+/// Listens for signals on a thread of its own: the one that works may be waiting for a disk.
+///
+/// In a session that stays open the first SIGINT of a run interrupts it, and the second one ends the process.
+pub(crate) fn listen(session: SessionHandle, stays_open: bool) -> Result<(), Failure> {
+    let runtime = runtime()?;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let mut signals: Vec<Signal> = {
+        let _inside = runtime.enter();
+        // A signal that cannot be listened for keeps its usual effect, which is to end the process.
+        kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect()
+    };
+    let listen = move || {
+        let mut interrupted_run = None;
+        loop {
+            let received = runtime.block_on(any(&mut signals));
+            let run = session.run_number();
+            if interrupted_run == Some(run) {
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
+            interrupted_run = Some(run);
+            let only_interrupts = stays_open && received == 0 && !session.is_idle();
+            let command = if only_interrupts { Command::Interrupt } else { Command::End };
+            // A session that is over needs no signal.
+            _ = session.submit(command);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(listen)
+        .map_err(|error| Failure::internal(format!("there is no thread to hear signals: {error}")))?;
+    Ok(())
+}
+
+/// Waits for one of these signals, and says which.
+async fn any(signals: &mut [Signal]) -> usize {
+    poll_fn(|context| match signals.iter_mut().position(|signal| signal.poll_recv(context).is_ready()) {
+        Some(at) => Poll::Ready(at),
+        None => Poll::Pending,
+    })
+    .await
+}

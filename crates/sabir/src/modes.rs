@@ -1,0 +1,46 @@
+//! `modes`: lists the modes of a folder.
+
+use std::path::Path;
+
+use sabir_agent::Mode;
+use sabir_session::modes::{all, model_of};
+use sabir_workspace::Workspace;
+use serde_json::json;
+
+use crate::cli::{ModesArguments, Whole};
+use crate::exit::{Exit, Failure};
+use crate::{print, surroundings};
+
+/// `sabir modes`.
+pub(crate) fn modes(arguments: &ModesArguments) -> Result<Exit, Failure> {
+    let config = surroundings::load_config(arguments.config.as_deref())?;
+    let folder = arguments.folder.as_deref().unwrap_or_else(|| Path::new("."));
+    let workspace = Workspace::open(folder).map_err(|error| Failure::usage(error.to_string()))?;
+    let (all, faults) = all(&config, &workspace);
+    let groups = |mode: &Mode| mode.groups.iter().map(|group| group.name()).collect::<Vec<_>>();
+    match arguments.output {
+        Whole::Json => {
+            let rows = all.iter().map(|mode| {
+                let write: Vec<_> = mode.write.iter().map(ToString::to_string).collect();
+                json!({
+                    "name": mode.name, "about": mode.about, "tools": groups(mode), "write": write,
+                    "instructions": mode.instructions, "model": model_of(&config, &mode.name),
+                })
+            });
+            let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+            print::json(&json!({"modes": rows.collect::<Vec<_>>(), "faults": faults}));
+        }
+        Whole::Text => {
+            let width = all.iter().map(|mode| mode.name.chars().count()).max().unwrap_or_default();
+            let lines = all.iter().map(|mode| {
+                let limit = if mode.write.is_empty() { String::new() } else { format!(" ({})", mode.writes()) };
+                let model = model_of(&config, &mode.name).map(|model| format!("; model: {model}")).unwrap_or_default();
+                let groups = groups(mode).join(", ");
+                format!("{:<width$}  {}\n{:<width$}  tools: {groups}{limit}{model}\n", mode.name, mode.about, "")
+            });
+            print::out(&print::visible(&lines.collect::<String>()));
+            faults.iter().for_each(|fault| print::err(&print::visible(&format!("sabir: {fault}\n"))));
+        }
+    }
+    Ok(Exit::Completed)
+}

@@ -1,0 +1,75 @@
+//! The process environment of the binary: the one place that reads variables, well-known folders and the clock.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use etcetera::BaseStrategy;
+use sabir_session::config::Config;
+use sabir_session::{Environment, Host, Notice, NoticeSink};
+use tokio::runtime::Runtime;
+
+use crate::exit::Failure;
+use crate::print;
+
+/// How many files a task has open at least. The runtime does not survive that it cannot open its own.
+const FILES: usize = 16;
+
+/// The host of all sessions of this process.
+pub(crate) fn host() -> &'static Host {
+    static HOST: OnceLock<Host> = OnceLock::new();
+    HOST.get_or_init(|| Host::new(read_environment()))
+}
+
+/// What the process was started with.
+pub(crate) fn environment() -> &'static Arc<Environment> {
+    host().environment()
+}
+
+fn read_environment() -> Environment {
+    // Commands are supervised by a copy of this program.
+    let helper = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    let mut environment = Environment::new(std::env::vars_os(), helper, SystemTime::now);
+    environment.home_folder = etcetera::home_dir().ok();
+    if let Ok(folders) = etcetera::choose_base_strategy() {
+        environment.config_folder = Some(folders.config_dir());
+        environment.data_folder = Some(folders.data_dir());
+    }
+    environment.temporary_folder = std::env::temp_dir();
+    environment
+}
+
+/// Loads the configuration: the named file, or the user's. Notices go to standard error.
+pub(crate) fn load_config(named: Option<&Path>) -> Result<Config, Failure> {
+    Ok(Config::load(environment(), named, &notice_sink())?)
+}
+
+/// A sink that prints notices to standard error.
+pub(crate) fn notice_sink() -> NoticeSink {
+    NoticeSink::new(|notice| print_notice(&notice))
+}
+
+/// Prints a notice to standard error.
+pub(crate) fn print_notice(notice: &Notice) {
+    print::err(&print::visible(&format!("sabir: {}\n", notice.text)));
+}
+
+/// Where journals are kept.
+pub(crate) fn tasks_folder() -> Result<PathBuf, Failure> {
+    Ok(environment().tasks_folder()?)
+}
+
+/// The runtime that requests and tools run in: one thread.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let probes = (0..FILES).map(|_| std::fs::File::open("/dev/null")).collect::<std::io::Result<Vec<_>>>();
+    let probes = probes.map_err(|error| {
+        Failure::internal(format!(
+            "a task needs {FILES} more open files than there may be ({error}): raise the limit with `ulimit -n 1024`"
+        ))
+    })?;
+    drop(probes);
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::internal(format!("the runtime cannot be started: {error}")))
+}

@@ -8,6 +8,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
+//! | `processes.rs` | that each process which is started has a row in `docs/processes.md` |
 //! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
 //! | `shape.rs` | module docs, the length of files, names of crates and modules |
 //! | `words.rs` | words that must not name public things |
@@ -22,12 +23,14 @@
 //! ```
 
 mod arrows;
+mod processes;
 mod rooms;
 mod shape;
 mod source;
 mod words;
 
-/// The texts of a tree that the rules look at: `.rs` files, manifests and the lock file.
+/// The texts of a tree that the rules look at: `.rs` files, manifests, the lock file and the table of
+/// processes.
 #[derive(Debug, Default)]
 pub struct Tree {
     files: Vec<File>,
@@ -99,6 +102,7 @@ impl std::fmt::Display for Violation {
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     arrows::check(tree, &mut found);
+    processes::check(tree, &mut found);
     for file in tree.files.iter().filter(|file| file.is_rust()) {
         let code = source::code(&file.text);
         shape::check(file, &mut found);

@@ -14,7 +14,7 @@ fn read(root: &Path, folder: &Path, tree: &mut Tree) -> std::io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() && !ASIDE.contains(&name.as_str()) {
             read(root, &path, tree)?;
-        } else if name.ends_with(".rs") || name == "Cargo.toml" || name == "Cargo.lock" {
+        } else if name.ends_with(".rs") || ["Cargo.toml", "Cargo.lock", "processes.md"].contains(&name.as_str()) {
             let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
             tree.add(relative, fs::read_to_string(&path)?);
         }

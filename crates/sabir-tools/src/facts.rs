@@ -40,7 +40,7 @@ pub fn gather(workspace: &Workspace, environment: &[(String, String)], command: 
 
 fn repository(found: GitConfig, trust: &Trust) -> Repository {
     match found {
-        GitConfig::Unknown => Repository::Unknown,
+        GitConfig::Unknown(_) => Repository::Unknown,
         GitConfig::NoRepository => Repository::None,
         GitConfig::Repository(programs) if programs.is_empty() => Repository::Clean,
         GitConfig::Repository(programs) => match trust.of(&programs) {

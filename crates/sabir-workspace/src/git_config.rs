@@ -1,200 +1,282 @@
 //! Git's configuration: which programs a repository would make git run, even when it is only looked at.
 //!
 //! `git status` runs what `core.fsmonitor` names, `git diff` what attributes and `diff.*.textconv` do, and filters cannot be switched
-//! off by any option. So the configuration is listed first, which runs nothing, and what comes from the repository itself is looked
-//! through. What the user's own configuration names is the user's affair.
+//! off by any option. So what comes from the repository itself is looked through before git runs. Git is not asked for it: even
+//! `git ls-files` runs a program of the repository, where the index is sparse and an object is missing. The files are read here, no
+//! program is started, and what cannot be read with certainty is [`GitConfig::Unknown`]. What the user's own configuration names is
+//! the user's affair, and it is not read.
+//!
+//! | file | reads |
+//! | --- | --- |
+//! | `folders.rs` | where a repository lies |
+//! | `files.rs`, `syntax.rs` | its configuration, with what it includes |
+//! | `keys.rs` | which keys name programs |
+//! | `index.rs` | which repositories its index links to |
+
+mod files;
+mod folders;
+mod index;
+mod keys;
+mod plain_file;
+mod syntax;
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+
+use files::{ConfigReader, Entry};
+use folders::{Folders, Opened, find_repository, is_same, open_repository};
+use index::read_links;
+use keys::runs_programs;
+pub(crate) use plain_file::read_plain_file;
 
 use crate::trust::{Programs, Unseen};
 
 /// What git would find in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitConfig {
-    /// It could not be found out: no git, too much of it, or too slow.
-    Unknown,
+    /// It could not be found out with certainty, and why.
+    Unknown(Unreadable),
     /// The folder belongs to no repository.
     NoRepository,
     /// A repository, and what of its own makes git run programs.
     Repository(Programs),
 }
 
-/// How long git may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How much it may answer.
-const MAX_BYTES: u64 = 16 << 20;
+/// Why it cannot be said what git would run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// A file or folder cannot be read, or is none that git would write.
+    #[error("{} cannot be read, or is not what git makes there", .0.display())]
+    File(PathBuf),
+    /// A configuration file has an error in it.
+    #[error("{} has an error in it, which git would stop at", .0.display())]
+    Syntax(PathBuf),
+    /// A configuration file includes another by a path that is not clear.
+    #[error("it is not clear what {} includes", .0.display())]
+    Include(PathBuf),
+    /// A folder that is not called `.git` is laid out like git's own files.
+    #[error("{} is laid out like git's own files, without being called `.git`", .0.display())]
+    Embedded(PathBuf),
+    /// The repository has no work tree.
+    #[error("the repository {} has no work tree", .0.display())]
+    Bare(PathBuf),
+    /// The work tree lies elsewhere than its repository is, or it is not certain where.
+    #[error("it is not certain where the work tree of {} lies", .0.display())]
+    WorkTree(PathBuf),
+    /// The index is sparse: what it leaves out lies in objects, which git may fetch.
+    #[error(
+        "the index is sparse, so it does not list all files; `git sparse-checkout reapply --no-sparse-index` makes it whole"
+    )]
+    SparseIndex,
+    /// The index is split over two files.
+    #[error("the index is split; `git update-index --no-split-index` makes it whole")]
+    SplitIndex,
+    /// The index is none, or of a kind that is not known.
+    #[error("the index is broken, or of a kind that is not known")]
+    BrokenIndex,
+    /// A variable of the environment says where git should look.
+    #[error("{0} in the environment of commands says what git does")]
+    Environment(String),
+    /// There are too many files or repositories, or they are too large.
+    #[error("there is too much of it to look through")]
+    TooMuch,
+}
+
 /// How many repositories may lie in one another.
 const MAX_REPOSITORIES: usize = 64;
 
 impl GitConfig {
-    /// Finds out what git would find in a folder, with the environment that commands get. Runs git a few times, and nothing else.
+    /// Finds out what git would find in a folder, with the environment that commands get. Reads files and starts nothing.
+    #[must_use]
     pub fn of(folder: &Path, environment: &[(String, String)]) -> Self {
-        let git = Git { folder, environment };
-        match git.repository() {
-            Ok(found) => found,
-            Err(Lost) => Self::Unknown,
+        match (RepositoryReader { environment }).read_repository(folder) {
+            Ok(Some(programs)) => Self::Repository(programs),
+            Ok(None) => Self::NoRepository,
+            Err(why) => Self::Unknown(why),
         }
     }
 }
 
-/// It cannot be found out.
-#[derive(Debug)]
-struct Lost;
-
-impl From<Unseen> for Lost {
+impl From<Unseen> for Unreadable {
     fn from(_: Unseen) -> Self {
-        Self
+        Self::TooMuch
     }
 }
 
+/// Reads repositories as git would in some environment.
 #[derive(Clone, Copy)]
-struct Git<'a> {
-    folder: &'a Path,
+struct RepositoryReader<'a> {
     environment: &'a [(String, String)],
 }
 
-impl Git<'_> {
-    fn repository(&self) -> Result<GitConfig, Lost> {
-        let Some(folders) =
-            self.ask(&["rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"])?
-        else {
-            return self.bare();
-        };
-        let folders = String::from_utf8(folders).map_err(|_| Lost)?;
-        let mut lines = folders.lines();
-        let (common, top) =
-            (lines.next().map(PathBuf::from).ok_or(Lost)?, lines.next().map(PathBuf::from).ok_or(Lost)?);
-        let listed = self.ask(&["config", "--list", "-z", "--show-scope", "--includes"])?.ok_or(Lost)?;
+/// What a repository's own configuration says.
+struct Configuration {
+    entries: Vec<Entry>,
+    /// Where the work tree lies, as it is written there.
+    work_tree: Option<String>,
+    is_bare: bool,
+    /// The length of an object's id.
+    hash_bytes: usize,
+}
+
+impl RepositoryReader<'_> {
+    fn read_repository(self, folder: &Path) -> Result<Option<Programs>, Unreadable> {
+        self.check_environment()?;
+        let Some(folders) = find_repository(folder)? else { return Ok(None) };
+        let configuration = self.read_configuration(&folders)?;
+        if configuration.is_bare {
+            return Err(Unreadable::Bare(folders.own));
+        }
+        let top = work_tree(&folders, &configuration)?;
         let mut programs = Programs::of(&top);
-        for (key, value) in own_entries(&listed)? {
-            programs.key("", &key, &value)?;
+        add_entries("", &configuration.entries, &mut programs)?;
+        programs.hooks("hooks/", &folders.common.join("hooks"))?;
+        let links = open_links(&top, &folders, &configuration)?;
+        let seen = self.add_linked(links, &mut programs)?;
+        for folder in absorbed(&folders.common, &seen)? {
+            self.add_absorbed(&folder, &mut programs)?;
         }
-        programs.hooks("hooks/", &common.join("hooks"))?;
-        let seen = self.linked(&top, &mut programs)?;
-        for folder in absorbed(&common, &seen)? {
-            self.absorbed(&folder, &mut programs)?;
-        }
-        Ok(GitConfig::Repository(programs))
+        Ok(Some(programs))
     }
 
-    /// No work tree: a folder without a repository, or one inside of a repository's own files, which is not judged.
-    fn bare(&self) -> Result<GitConfig, Lost> {
-        match self.ask(&["rev-parse", "--git-dir"])? {
-            Some(_) => Err(Lost),
-            None => Ok(GitConfig::NoRepository),
+    /// Refuses an environment that leads git elsewhere, or gives it configuration.
+    fn check_environment(self) -> Result<(), Unreadable> {
+        const HARMLESS: [&str; 3] = ["GIT_CONFIG_NOSYSTEM", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS"];
+        let is_harmless = |name: &str| {
+            !name.starts_with("GIT_")
+                || name.starts_with("GIT_AUTHOR_")
+                || name.starts_with("GIT_COMMITTER_")
+                || HARMLESS.contains(&name)
+        };
+        match self.environment.iter().find(|(name, _)| !is_harmless(name)) {
+            Some((name, _)) => Err(Unreadable::Environment(name.clone())),
+            None => Ok(()),
         }
+    }
+
+    /// Reads the configuration of a repository, and how that says it is laid out. For the latter git looks at no included file,
+    /// and in a further work tree not at what says where the first lies.
+    fn read_configuration(self, folders: &Folders) -> Result<Configuration, Unreadable> {
+        let mut reader = ConfigReader::new(self.environment);
+        let (file, more) = (folders.common.join("config"), folders.own.join("config.worktree"));
+        let mut entries = reader.read_file(&file)?;
+        let last = |entries: &[Entry], key: &str| {
+            let plain = entries.iter().rev().filter(|entry| !entry.is_included);
+            plain.map(|entry| &entry.variable).find(|variable| variable.key == key).cloned()
+        };
+        let hash_bytes = match last(&entries, "extensions.objectformat").map(|variable| variable.value) {
+            None => 20,
+            Some(Some(name)) if name == "sha1" => 20,
+            Some(Some(name)) if name == "sha256" => 32,
+            Some(_) => return Err(Unreadable::BrokenIndex),
+        };
+        let own = reader.read_file(&more)?;
+        let is_read = last(&entries, "extensions.worktreeconfig").map(|variable| is_on(variable.value.as_deref()));
+        let (mut layout, is_further) = (Vec::new(), !is_same(&folders.own, &folders.common));
+        for key in ["core.worktree", "core.bare"] {
+            let own = last(&own, key);
+            // Whether git reads the file depends on the extension, and with it on the version of git.
+            if own.is_some() && is_read != Some(true) {
+                return Err(Unreadable::WorkTree(folders.own.clone()));
+            }
+            layout.push(own.or_else(|| last(&entries, key).filter(|_| !is_further)));
+        }
+        let (is_bare, work_tree) = (layout.pop().flatten(), layout.pop().flatten());
+        let work_tree = match work_tree {
+            None => None,
+            Some(variable) if variable.is_exact && variable.value.is_some() => variable.value,
+            Some(_) => return Err(Unreadable::WorkTree(folders.own.clone())),
+        };
+        entries.extend(own);
+        let is_bare = is_bare.is_some_and(|variable| is_on(variable.value.as_deref()));
+        Ok(Configuration { entries, work_tree, is_bare, hash_bytes })
     }
 
     /// Adds what makes git run programs in the repositories that lie in links of the work tree, as deep as they go: `git status` looks
     /// into each. What is told of one is what git would see, with `GIT_DIR` set as it sets it. Returns where their files lie.
-    fn linked(&self, top: &Path, programs: &mut Programs) -> Result<BTreeSet<PathBuf>, Lost> {
-        const OWN: &str = "--git-dir=.git";
+    fn add_linked(self, mut open: Vec<PathBuf>, programs: &mut Programs) -> Result<BTreeSet<PathBuf>, Unreadable> {
         let (mut seen, mut count) = (BTreeSet::new(), 0);
-        let mut open = Git { folder: top, ..*self }.links(&[])?;
+        let top = programs.top.clone();
         while let Some(folder) = open.pop() {
             count += 1;
             if count + open.len() > MAX_REPOSITORIES {
-                return Err(Lost);
+                return Err(Unreadable::TooMuch);
             }
-            let git = Git { folder: &folder, ..*self };
-            let asked = [OWN, "rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel"];
-            let Some(folders) = git.ask(&asked)? else { continue };
-            let folders = String::from_utf8(folders).map_err(|_| Lost)?;
-            let mut lines = folders.lines().map(PathBuf::from);
-            let (common, work) = (lines.next().ok_or(Lost)?, lines.next().ok_or(Lost)?);
+            let Opened::Repository(folders) = open_repository(&folder)? else { continue };
+            let configuration = self.read_configuration(&folders)?;
             // One that keeps its files elsewhere may have links there.
-            if !folder.canonicalize().is_ok_and(|folder| folder == work) {
-                return Err(Lost);
+            let work = work_tree(&folders, &configuration)?;
+            if !is_same(&folder, &work) {
+                return Err(Unreadable::WorkTree(folders.own));
             }
             let own = folder.join(".git");
-            let place = format!("{}: ", own.strip_prefix(top).unwrap_or(&own).display());
-            let listed = git.ask(&[OWN, "config", "--list", "-z", "--show-scope", "--includes"])?.ok_or(Lost)?;
-            for (key, value) in own_entries(&listed)?.into_iter().filter(|(key, _)| key != "core.worktree") {
-                programs.key(&place, &key, &value)?;
-            }
-            programs.hooks(&format!("{place}hooks/"), &common.join("hooks"))?;
-            seen.extend(common.canonicalize());
-            open.extend(git.links(&[OWN])?);
+            let place = format!("{}: ", own.strip_prefix(&top).unwrap_or(&own).display());
+            let entries = configuration.entries.iter().filter(|entry| entry.variable.key != "core.worktree");
+            add_entries(&place, entries, programs)?;
+            programs.hooks(&format!("{place}hooks/"), &folders.common.join("hooks"))?;
+            seen.extend(folders.common.canonicalize());
+            open.extend(open_links(&folder, &folders, &configuration)?);
         }
         Ok(seen)
     }
 
-    /// The folders of the work tree's links that hold something like a repository.
-    fn links(&self, own: &[&str]) -> Result<Vec<PathBuf>, Lost> {
-        let asked = [own, &["-c", "core.fsmonitor=false", "ls-files", "--stage", "-z"]].concat();
-        let staged = self.ask(&asked)?.ok_or(Lost)?;
-        let links = staged.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
-        let folders = links.map(|link| {
-            let path = link.splitn(2, |byte| *byte == b'\t').nth(1).and_then(|path| std::str::from_utf8(path).ok());
-            path.map(|path| self.folder.join(path)).ok_or(Lost)
-        });
-        let mut folders = folders.collect::<Result<Vec<_>, Lost>>()?;
-        folders.retain(|folder| folder.join(".git").symlink_metadata().is_ok());
-        Ok(folders)
-    }
-
     /// Adds what the files of an absorbed repository say, which has no work tree now.
-    fn absorbed(&self, folder: &Path, programs: &mut Programs) -> Result<(), Lost> {
+    fn add_absorbed(self, folder: &Path, programs: &mut Programs) -> Result<(), Unreadable> {
         let place = format!("{}: ", folder.strip_prefix(&programs.top).unwrap_or(folder).display());
+        let mut reader = ConfigReader::new(self.environment);
         for name in ["config", "config.worktree"] {
-            let file = folder.join(name);
-            if !file.exists() {
-                continue;
-            }
-            let file = file.to_str().ok_or(Lost)?;
-            let listed = self.ask(&["config", "--file", file, "--list", "-z", "--includes"])?.ok_or(Lost)?;
-            let entries = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+            let entries = reader.read_file(&folder.join(name))?;
             // Where its files lie is what a repository in another says in any case.
-            for (key, value) in entries.filter_map(program).filter(|(key, _)| key != "core.worktree") {
-                programs.key(&place, &key, &value)?;
-            }
+            let entries = entries.iter().filter(|entry| entry.variable.key != "core.worktree");
+            add_entries(&place, entries, programs)?;
         }
         Ok(programs.hooks(&format!("{place}hooks/"), &folder.join("hooks"))?)
     }
+}
 
-    /// What git prints, or nothing if it fails.
-    fn ask(&self, arguments: &[&str]) -> Result<Option<Vec<u8>>, Lost> {
-        let mut command = Command::new("git");
-        command.args(arguments).current_dir(self.folder).env_clear();
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0").env("LC_ALL", "C");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|_| Lost)?;
-        let stdout = child.stdout.take().ok_or(Lost)?;
-        let (sender, answer) = mpsc::channel();
-        thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let read = stdout.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-            _ = sender.send(read.map(|_| bytes));
-        });
-        let answer = answer.recv_timeout(PATIENCE);
-        let whole = matches!(&answer, Ok(Ok(bytes)) if bytes.len() as u64 <= MAX_BYTES);
-        if !whole {
-            _ = child.kill();
+/// Adds the entries that can make git run programs.
+fn add_entries<'a>(
+    place: &str,
+    entries: impl IntoIterator<Item = &'a Entry>,
+    programs: &mut Programs,
+) -> Result<(), Unreadable> {
+    for Entry { variable, .. } in entries {
+        let (key, value) = (variable.key.to_lowercase(), variable.value.as_deref().unwrap_or("true"));
+        if !runs_programs(&key, value) {
+            continue;
         }
-        let status = child.wait().map_err(|_| Lost)?;
-        match answer {
-            Ok(Ok(bytes)) if whole => Ok(status.success().then_some(bytes)),
-            _ => Err(Lost),
+        // Two values that differ must not look the same.
+        if !variable.is_exact {
+            return Err(Unreadable::TooMuch);
         }
+        programs.key(place, &key, value)?;
     }
+    Ok(())
+}
+
+/// The folder of a repository's work tree.
+fn work_tree(folders: &Folders, configuration: &Configuration) -> Result<PathBuf, Unreadable> {
+    let Some(work_tree) = &configuration.work_tree else { return Ok(folders.holder.clone()) };
+    folders.own.join(work_tree).canonicalize().map_err(|_| Unreadable::WorkTree(folders.own.clone()))
+}
+
+/// The folders of the work tree's links that hold something like a repository.
+fn open_links(top: &Path, folders: &Folders, configuration: &Configuration) -> Result<Vec<PathBuf>, Unreadable> {
+    let links = read_links(&folders.own.join("index"), configuration.hash_bytes)?;
+    let links = links.into_iter().map(|link| top.join(link));
+    Ok(links.filter(|folder| folder.join(".git").symlink_metadata().is_ok()).collect())
 }
 
 /// The repositories that were absorbed into the files of this one, but for those that were seen.
-fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Lost> {
+fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Unreadable> {
     let mut found = Vec::new();
     let mut open = vec![common.join("modules")];
     while let Some(folder) = open.pop() {
         if found.len() + open.len() > MAX_REPOSITORIES {
-            return Err(Lost);
+            return Err(Unreadable::TooMuch);
         }
-        if folder.join("HEAD").is_file() && folder.join("config").is_file() {
+        if folder.join("HEAD").symlink_metadata().is_ok() && folder.join("config").is_file() {
             open.push(folder.join("modules"));
             found.extend(Some(folder).filter(|folder| !folder.canonicalize().is_ok_and(|real| seen.contains(&real))));
             continue;
@@ -202,117 +284,13 @@ fn absorbed(common: &Path, seen: &BTreeSet<PathBuf>) -> Result<Vec<PathBuf>, Los
         match std::fs::read_dir(&folder) {
             Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(_) => return Err(Lost),
+            Err(_) => return Err(Unreadable::File(folder)),
         }
     }
     Ok(found)
 }
 
-/// What of the repository's own configuration names programs, by key and value, from entries of scope, key and value.
-fn own_entries(listed: &[u8]) -> Result<Vec<(String, String)>, Lost> {
-    let mut fields = listed.split(|byte| *byte == 0);
-    let mut keys = Vec::new();
-    while let Some(scope) = fields.next().filter(|scope| !scope.is_empty()) {
-        let entry = fields.next().ok_or(Lost)?;
-        if !matches!(scope, b"system" | b"global") {
-            keys.extend(program(entry));
-        }
-    }
-    Ok(keys)
-}
-
-/// The key, in lower case, and the value of an entry (key, line feed, value) if it can make git run a program.
-fn program(entry: &[u8]) -> Option<(String, String)> {
-    let entry = String::from_utf8_lossy(entry);
-    let (key, value) = entry.split_once('\n').unwrap_or((&entry, "true"));
-    let key = key.to_lowercase();
-    let (section, rest) = key.split_once('.')?;
-    let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
-    let off = matches!(value.trim().to_lowercase().as_str(), "" | "false" | "no" | "off" | "0");
-    let runs = match (section, name) {
-        ("core", "fsmonitor") | ("log", "showsignature") => !off,
-        (
-            "core",
-            "hookspath"
-            | "pager"
-            | "editor"
-            | "sshcommand"
-            | "askpass"
-            | "gitproxy"
-            | "alternaterefscommand"
-            | "worktree",
-        ) => true,
-        ("diff", "external" | "command" | "textconv" | "process") => true,
-        // In a repository of its history that may be anybody's.
-        ("diff", "submodule") => value.trim() == "diff",
-        ("filter" | "lfs", "clean" | "smudge" | "process") | ("lfs", "path") => true,
-        // It runs gpg.
-        ("format", "pretty") | ("pretty", _) => asks_gpg(value),
-        ("merge", "driver") | ("mergetool" | "difftool", "cmd" | "path") => true,
-        ("gpg", "program" | "defaultkeycommand") => true,
-        ("credential", "helper") => true,
-        ("alias" | "include" | "includeif" | "pager" | "protocol" | "browser" | "man" | "sendemail" | "hook", _) => {
-            true
-        }
-        ("sequence", "editor") | ("interactive", "difffilter") | ("help" | "web", "browser") => true,
-        ("remote", "uploadpack" | "receivepack" | "vcs" | "promisor" | "partialclonefilter")
-        | ("extensions", "partialclone") => true,
-        ("uploadpack", "packobjectshook") | ("init", "templatedir") | ("trailer", "command" | "cmd") => true,
-        ("submodule", "update") => value.trim_start().starts_with('!'),
-        _ => false,
-    };
-    runs.then(|| (key.clone(), value.to_owned()))
-}
-
-/// Whether a format of commits asks for what a signature is worth: `%G?`, or the same with a sign in front.
-fn asks_gpg(format: &str) -> bool {
-    format.split('%').skip(1).any(|rest| rest.trim_start_matches(['+', '-', ' ']).starts_with('G'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{own_entries, program};
-
-    #[track_caller]
-    fn check(entry: &str, expected: bool) {
-        assert_eq!(program(entry.as_bytes()).is_some(), expected, "{entry}");
-    }
-
-    #[test]
-    fn keys_that_run_programs() {
-        check("core.fsmonitor\n./evil.sh", true);
-        check("core.fsmonitor\nfalse", false);
-        check("core.fsmonitor", true);
-        check("diff.evil.textconv\n./x", true);
-        check("diff.a.b.command\n./x", true);
-        check("diff.external\n./x", true);
-        check("diff.renames\ntrue", false);
-        check("filter.evil.clean\n./f.sh", true);
-        check("include.path\nx", true);
-        check("includeif.gitdir:/x.path\nx", true);
-        check("alias.st\nstatus", true);
-        check("core.bare\nfalse", false);
-        check("user.name\nx\ny", false);
-        check("remote.origin.url\nhttps://h/x", false);
-        check("remote.origin.promisor\ntrue", true);
-        check("remote.origin.partialclonefilter\nblob:none", true);
-        check("remote.origin.fetch\n+refs/heads/*:refs/remotes/origin/*", false);
-        check("diff.submodule\ndiff", true);
-        check("diff.submodule\nlog", false);
-        check("format.pretty\n%h %+G?", true);
-        check("pretty.mine\n%GS", true);
-        check("format.pretty\n%h %s", false);
-        check("lfs.extension.x.clean\n./x", true);
-        check("lfs.repositoryformatversion\n0", false);
-        check("submodule.a.update\n!touch x", true);
-        check("submodule.a.active\ntrue", false);
-    }
-
-    #[test]
-    fn only_the_repository_is_asked() {
-        let listed = b"global\0core.pager\nless\0local\0core.fsmonitor\nx\0worktree\0alias.x\ny\0";
-        let entries = own_entries(listed).unwrap();
-        let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        assert_eq!(entries, [entry("core.fsmonitor", "x"), entry("alias.x", "y")]);
-    }
+/// Whether git may take a value for true.
+fn is_on(value: Option<&str>) -> bool {
+    !value.is_some_and(|value| matches!(value.to_lowercase().as_str(), "" | "false" | "no" | "off" | "0"))
 }

@@ -103,7 +103,7 @@ pub use command::{Command, CommandOutcome, End, Ending, Stream, default_shell};
 pub use diff::unified;
 pub use error::WorkspaceError;
 pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
-pub use git_config::GitConfig;
+pub use git_config::{GitConfig, Unreadable};
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};
 pub use links::TooMany;

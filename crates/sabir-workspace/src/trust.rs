@@ -6,12 +6,12 @@
 //! which choose among these programs and add none.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use crate::files::Workspace;
+use crate::git_config::read_plain_file;
 
 /// A larger file is not looked at, and a repository that names it cannot be trusted.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -141,12 +141,7 @@ impl Programs {
         if self.things.contains_key(&name) {
             return Ok(());
         }
-        let file = std::fs::File::open(path).map_err(|_| Unseen)?;
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|_| Unseen)?;
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(Unseen);
-        }
+        let bytes = read_plain_file(path, MAX_FILE_BYTES).ok().flatten().ok_or(Unseen)?;
         self.add(name, format!("{} bytes", bytes.len()), &bytes, runs);
         Ok(())
     }

@@ -28,11 +28,9 @@ fn add(folder: &Path, arguments: &TrustArguments) -> Result<Exit, Failure> {
     let programs = match GitConfig::of(folder, &surroundings::environment().command_variables()) {
         GitConfig::Repository(programs) => programs,
         GitConfig::NoRepository => return Err(Failure::usage(format!("{} is in no repository", folder.display()))),
-        GitConfig::Unknown => {
-            return Err(Failure::usage(format!(
-                "what git would run in {} cannot be found out: git is missing, or there is too much of it",
-                folder.display()
-            )));
+        GitConfig::Unknown(why) => {
+            let place = folder.display();
+            return Err(Failure::usage(format!("what git would run in {place} cannot be found out: {why}")));
         }
     };
     let top = programs.top.display().to_string();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use sabir_workspace::GitConfig;
+use sabir_workspace::{GitConfig, Unreadable};
 
 use crate::{Place, skipped};
 
@@ -30,7 +30,7 @@ fn check(script: &str, expected: &[&str]) {
     run(&place, "git init -q -b main . && echo a > a && git add a && git commit -qm a");
     run(&place, script);
     let found = match GitConfig::of(place.workspace.root(), &environment()) {
-        GitConfig::Unknown => vec!["?".to_owned()],
+        GitConfig::Unknown(_) => vec!["?".to_owned()],
         GitConfig::NoRepository => vec!["no repository".to_owned()],
         GitConfig::Repository(programs) => programs.keys(),
     };
@@ -81,6 +81,92 @@ fn what_git_follows() {
     check(&sub("rm sub/.git/HEAD"), &[]);
     check("git config remote.o.partialclonefilter blob:none", &["remote.o.partialclonefilter"]);
     check("git config diff.submodule diff", &["diff.submodule"]);
+}
+
+/// What is not certain is not known, and nothing is run to know it.
+#[test]
+fn what_cannot_be_read_with_certainty() {
+    if Command::new("git").arg("--version").output().is_err() {
+        skipped("there is no git");
+        return;
+    }
+    check(
+        "mkdir b c && echo b > b/b && echo c > c/c && git add b c && git commit -qm b && \
+         git sparse-checkout set --cone --sparse-index b 2> /dev/null",
+        &["?"],
+    );
+    check("git update-index --split-index", &["?"]);
+    check("git config core.bare true", &["?"]);
+    check("printf '[core\n' >> .git/config", &["?"]);
+    check("printf '[include]\n\tpath = ~somebody/x\n' >> .git/config", &["?"]);
+    check("mkfifo .git/config.worktree", &["?"]);
+    check("git config include.path config", &["?"]);
+    check("git config core.worktree ../nowhere", &["?"]);
+    // Git goes on to a folder above, another version of it perhaps not.
+    check("echo x > .git/HEAD", &["?"]);
+    check("echo . > .git/commondir", &["?"]);
+    check("mv .git/* . && rmdir .git", &["?"]);
+    check("git update-index --index-version 4", &[]);
+    check(
+        &format!("{SUB} && git update-index --index-version 4 && git -C sub config alias.x y"),
+        &["sub/.git: alias.x"],
+    );
+}
+
+/// Where git's own files lie elsewhere, and what their configuration includes.
+#[test]
+fn where_git_looks() {
+    if Command::new("git").arg("--version").output().is_err() {
+        skipped("there is no git");
+        return;
+    }
+    check("mv .git .files && echo 'gitdir: .files' > .git && git config alias.x y", &["alias.x"]);
+    check("rm -rf .git/HEAD", &["no repository"]);
+    check("git config extensions.worktreeConfig true && git config --worktree alias.x y", &["alias.x"]);
+    // A condition that does not hold now may later.
+    check(
+        "git config includeIf.onbranch:other.path more && printf '[diff]\nexternal = x\n' > .git/more",
+        &["diff.external", "includeif.onbranch:other.path"],
+    );
+    check("git config include.path missing", &["include.path"]);
+    check(
+        "git init -q --object-format=sha256 s && cd s && echo x > x && git add x && git commit -qm x && cd .. && \
+         git rm -q --cached a && rm -rf .git && mv s/.git . && git config alias.x y",
+        &["alias.x"],
+    );
+    let place = Place::new();
+    run(
+        &place,
+        "git init -q -b main w && cd w && git commit -q --allow-empty -m x && git worktree add -q ../more && \
+                 git config alias.x y",
+    );
+    let GitConfig::Repository(programs) = GitConfig::of(&place.workspace.root().join("more"), &environment()) else {
+        panic!("a further work tree is one");
+    };
+    assert_eq!(programs.keys(), ["alias.x"]);
+    assert!(programs.top.ends_with("more"), "{:?}", programs.top);
+}
+
+/// A folder of plain files that git takes for a repository, and what is above and below it.
+#[test]
+fn an_embedded_repository() {
+    if Command::new("git").arg("--version").output().is_err() {
+        skipped("there is no git");
+        return;
+    }
+    let place = Place::new();
+    run(&place, "git init -q -b main && git init -q --bare docs && mkdir docs/deep && mkdir src");
+    let found = |folder: &str| GitConfig::of(&place.workspace.root().join(folder), &environment());
+    let docs = place.workspace.root().join("docs").canonicalize().unwrap();
+    for folder in ["docs", "docs/deep", "docs/refs"] {
+        assert_eq!(found(folder), GitConfig::Unknown(Unreadable::Embedded(docs.clone())), "{folder}");
+    }
+    for folder in [".", "src"] {
+        assert!(matches!(found(folder), GitConfig::Repository(programs) if programs.is_empty()), "{folder}");
+    }
+    let led = [environment(), vec![("GIT_DIR".to_owned(), "docs".to_owned())]].concat();
+    let found = GitConfig::of(place.workspace.root(), &led);
+    assert_eq!(found, GitConfig::Unknown(Unreadable::Environment("GIT_DIR".to_owned())));
 }
 
 #[test]

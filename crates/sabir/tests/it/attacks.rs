@@ -3,5 +3,6 @@
 mod commands;
 mod folders;
 mod held;
+mod lazy;
 mod places;
 mod terminal;

@@ -1,0 +1,195 @@
+//! Every process that is started on our own account: each place has a row in `docs/processes.md`, and each row a place.
+//!
+//! A program that is started somewhere unnoticed is how a repository gets to run something: whoever adds one says there what it
+//! reads, who controls that, and whether it is confined.
+
+use crate::source::without_tests;
+use crate::{File, Tree, Violation};
+
+/// The table.
+const TABLE: &str = "docs/processes.md";
+/// Its columns: the file, the program, why it runs, what it reads, who controls that, and how it is confined.
+const COLUMNS: usize = 6;
+
+/// What starts a process, or makes what does.
+const STARTS: [&str; 19] = [
+    "Command::new",
+    "Command::from",
+    "Command as ",
+    "libc::fork",
+    "libc::vfork",
+    "libc::exec",
+    "libc::fexecve",
+    "libc::posix_spawn",
+    "libc::system",
+    "libc::popen",
+    "libc::clone",
+    "syscall(libc::SYS_clone",
+    "syscall(libc::SYS_fork",
+    "syscall(libc::SYS_vfork",
+    "syscall(libc::SYS_exec",
+    "rustix::runtime",
+    "kernel_fork",
+    "execve(",
+    "execveat(",
+];
+
+/// Packages that start programs on behalf of whoever calls them.
+const STARTERS: [&str; 24] = [
+    "arboard",
+    "async-process",
+    "cli-clipboard",
+    "clipboard",
+    "cmd_lib",
+    "command-group",
+    "copypasta",
+    "duct",
+    "edit",
+    "expectrl",
+    "gix",
+    "gix-command",
+    "nix",
+    "open",
+    "opener",
+    "portable-pty",
+    "process-wrap",
+    "pty-process",
+    "rexpect",
+    "run_script",
+    "shared_child",
+    "subprocess",
+    "webbrowser",
+    "xshell",
+];
+
+pub(crate) fn check(tree: &Tree, found: &mut Vec<Violation>) {
+    let rows = rows(tree, found);
+    let sources = tree.files.iter().filter(|file| file.is_rust() && !file.is_test() && file.owner().is_some());
+    for file in sources.filter(|file| file.path.contains("/src/")) {
+        let lines = places(file);
+        let known = rows.iter().filter(|row| row.path == file.path).count();
+        if lines.len() > known {
+            let message = format!("{} processes are started here, and {TABLE} knows {known}; add a row", lines.len());
+            found.push(file.violation(lines.last().copied().unwrap_or(1), message));
+        }
+        if lines.len() < known {
+            let message =
+                format!("{} processes are started here, and {TABLE} knows {known}; take one out", lines.len());
+            found.push(file.violation(1, message));
+        }
+    }
+    for row in rows.iter().filter(|row| tree.file(row.path).is_none()) {
+        let message = format!("{} is not there", row.path);
+        found.push(Violation { path: TABLE.to_owned(), line: row.line, message });
+    }
+    for file in tree.files.iter().filter(|file| file.path.ends_with("Cargo.toml")) {
+        manifest(file, found);
+    }
+}
+
+/// A row of the table.
+struct Row<'a> {
+    line: usize,
+    path: &'a str,
+}
+
+/// The rows that name a file of ours; one with an empty field is broken.
+fn rows<'a>(tree: &'a Tree, found: &mut Vec<Violation>) -> Vec<Row<'a>> {
+    let Some(table) = tree.file(TABLE) else { return Vec::new() };
+    let mut rows = Vec::new();
+    for (index, line) in table.text.lines().enumerate() {
+        let Some(inside) = line.strip_prefix("| `crates/").and_then(|_| line.strip_prefix('|')?.strip_suffix('|'))
+        else {
+            continue;
+        };
+        let fields: Vec<&str> = inside.split('|').map(str::trim).collect();
+        if fields.len() != COLUMNS || fields.iter().any(|field| field.is_empty()) {
+            found.push(table.violation(index + 1, format!("a row has {COLUMNS} fields, and none is empty")));
+        }
+        rows.extend(fields.first().map(|path| Row { line: index + 1, path: path.trim_matches('`') }));
+    }
+    rows
+}
+
+/// The lines on which a process is started, outside of tests.
+fn places(file: &File) -> Vec<usize> {
+    let code = crate::source::code(&file.text);
+    let last = without_tests(&file.text).map(|(line, _)| line).last().unwrap_or(0);
+    let is_start = |text: &str, at: usize| {
+        !text.get(..at).is_some_and(|head| head.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    };
+    let count = |line: &str| -> usize {
+        let found = STARTS.iter().map(|start| line.match_indices(start).filter(|(at, _)| is_start(line, *at)).count());
+        found.sum()
+    };
+    let lines = code.lines().take(last).enumerate();
+    lines.flat_map(|(index, line)| std::iter::repeat_n(index + 1, count(line))).collect()
+}
+
+/// Packages that start programs are not depended on.
+fn manifest(file: &File, found: &mut Vec<Violation>) {
+    for (index, line) in file.text.lines().enumerate() {
+        let name = line.split(['=', '.', ' ']).next().unwrap_or_default().trim_matches('"');
+        if STARTERS.contains(&name) && line.contains('=') {
+            let message = format!("`{name}` starts programs, which only the workspace does; see {TABLE}");
+            found.push(file.violation(index + 1, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Tree, check};
+
+    const FILE: &str = "crates/sabir-workspace/src/x.rs";
+
+    #[track_caller]
+    fn said(code: &str, table: &str, expected: &str) {
+        let mut tree = Tree::default();
+        tree.add(FILE, format!("//! Doc.\n{code}\n"));
+        tree.add("docs/processes.md", table);
+        let said: String = check(&tree)
+            .iter()
+            .filter(|found| found.message.contains("processes") || found.path.ends_with(".md"))
+            .map(|found| format!("{}:{} {}; ", found.path, found.line, found.message.split(',').next().unwrap_or("")))
+            .collect();
+        assert_eq!(said, expected, "{code}");
+    }
+
+    #[test]
+    fn each_start_has_a_row() {
+        let row = format!("| `{FILE}` | true | probe | nothing | nobody | yes |\n");
+        let start = "fn f() { Command::new(\"x\"); }";
+        let new = format!("{FILE}:2 1 processes are started here; ");
+        said(start, "", &new);
+        said(start, &row, "");
+        said("", &row, &format!("{FILE}:1 0 processes are started here; "));
+        said(
+            start,
+            "| `crates/a.rs` | true | probe | nothing | nobody | yes |\n",
+            &format!("{new}docs/processes.md:1 crates/a.rs is not there; "),
+        );
+        said(start, &row.replace("nobody", ""), "docs/processes.md:1 a row has 6 fields; ");
+        said(&format!("{start}\n{start}"), &row, &format!("{FILE}:3 2 processes are started here; "));
+        for other in [
+            "let x = map(std::process::Command::new);",
+            "tokio::process::Command::new(x)",
+            "use std::process::Command as Program;",
+            "libc::posix_spawnp(x)",
+            "libc::execvp(x)",
+        ] {
+            said(other, "", &new);
+        }
+        said("// Command::new\nlet x = \"Command::new\"; MyCommand::new()", "", "");
+        said("#[cfg(test)]\nmod tests {\n    fn f() { Command::new(\"x\"); }\n}", "", "");
+    }
+
+    #[test]
+    fn packages_that_start_programs() {
+        let mut tree = Tree::default();
+        tree.add("Cargo.toml", "[workspace.dependencies]\nopen = \"5\"\nopener-like = \"1\"\n");
+        let found = check(&tree);
+        assert!(found.iter().any(|found| found.line == 2 && found.message.starts_with("`open` starts")), "{found:?}");
+        assert!(!found.iter().any(|found| found.line == 3), "{found:?}");
+    }
+}

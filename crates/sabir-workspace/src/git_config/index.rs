@@ -1,0 +1,243 @@
+//! The repositories that a repository's index links to, read from the index file itself.
+//!
+//! Where a sparse or a split index leaves entries out, the rest lies in objects or in another file. Git itself fetches objects that
+//! are missing, with a program that the repository names, so such an index is not completed but refused.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::Unreadable;
+use super::plain_file::read_plain_file;
+
+/// How large an index may be: that of half a million files.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The length of the file's head, and of what stands in an entry before the id of its object.
+const HEAD: usize = 12;
+const STAT: usize = 40;
+/// Of an entry's flags: that two more bytes of flags follow, and the length of its path, which may be longer.
+const EXTENDED: u16 = 0x4000;
+const LENGTH: u16 = 0x0fff;
+/// The kind of an entry, of its mode: a link to a repository, and a folder in a sparse index.
+const KIND: u32 = 0o170_000;
+const LINK: u32 = 0o160_000;
+const FOLDER: u32 = 0o040_000;
+
+/// Reads the paths of the repositories that an index links to, sorted as there. An index that is not there links to none.
+pub(super) fn read_links(file: &Path, hash_bytes: usize) -> Result<Vec<PathBuf>, Unreadable> {
+    let Some(bytes) = read_plain_file(file, MAX_BYTES)? else { return Ok(Vec::new()) };
+    let links = links_of(&bytes, hash_bytes)?;
+    Ok(links.into_iter().map(|path| PathBuf::from(OsStr::from_bytes(&path))).collect())
+}
+
+fn links_of(bytes: &[u8], hash_bytes: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
+    let broken = Unreadable::BrokenIndex;
+    let end = bytes.len().checked_sub(hash_bytes).ok_or(broken.clone())?;
+    let body = bytes.get(..end).ok_or(broken.clone())?;
+    let (version, count) = match (body.get(..4), number(body, 4), number(body, 8)) {
+        (Some(b"DIRC"), Some(version @ 2..=4), Some(count)) => (version, count),
+        _ => return Err(broken),
+    };
+    let mut entries =
+        Entries { body, at: HEAD, hash_bytes, is_packed: version == 4, path: Vec::new(), blocks: Vec::new() };
+    let mut links = Vec::new();
+    for _ in 0..count {
+        match entries.read_next().ok_or(broken.clone())? & KIND {
+            LINK if links.last() != Some(&entries.path) => links.push(entries.path.clone()),
+            FOLDER => return Err(Unreadable::SparseIndex),
+            _ => {}
+        }
+    }
+    let extensions = Extensions { body, entries_end: entries.at, hash_bytes, blocks: &entries.blocks };
+    extensions.check()?;
+    Ok(links)
+}
+
+/// The entries of an index, one after another.
+struct Entries<'a> {
+    body: &'a [u8],
+    at: usize,
+    hash_bytes: usize,
+    /// Whether a path is told by how it differs from the one before.
+    is_packed: bool,
+    path: Vec<u8>,
+    /// Where each entry begins.
+    blocks: Vec<Start>,
+}
+
+/// Where an entry begins, and how much of its path is that of the entry before.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    offset: usize,
+    kept: usize,
+}
+
+impl Entries<'_> {
+    /// Reads the next entry: its path, and its mode.
+    fn read_next(&mut self) -> Option<u32> {
+        let start = self.at;
+        let mode = number(self.body, start + 24)?;
+        let flags_at = start + STAT + self.hash_bytes;
+        let flags = short(self.body, flags_at)?;
+        let path_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let (rest_at, kept) = if self.is_packed { self.kept(path_at)? } else { (path_at, 0) };
+        let tail = self.body.get(rest_at..)?;
+        let length = tail.iter().position(|byte| *byte == 0)?;
+        self.path.truncate(kept);
+        self.path.extend_from_slice(tail.get(..length)?);
+        // Git goes by this length where it fits, and by the NUL where not.
+        let told = usize::from(flags & LENGTH);
+        if told != self.path.len().min(usize::from(LENGTH)) || self.path.is_empty() {
+            return None;
+        }
+        self.at = if self.is_packed { rest_at + length + 1 } else { start + ((rest_at - start + length + 8) & !7) };
+        self.blocks.push(Start { offset: start, kept });
+        (self.at <= self.body.len()).then_some(mode)
+    }
+
+    /// Reads how much of the path before is kept, and where the rest begins.
+    fn kept(&self, mut at: usize) -> Option<(usize, usize)> {
+        let mut byte = *self.body.get(at)?;
+        let mut cut = usize::from(byte & 0x7f);
+        while byte & 0x80 != 0 {
+            at += 1;
+            byte = *self.body.get(at)?;
+            cut = cut.checked_add(1)?.checked_mul(128)?.checked_add(usize::from(byte & 0x7f))?;
+        }
+        Some((at + 1, self.path.len().checked_sub(cut)?))
+    }
+}
+
+/// What stands behind the entries.
+struct Extensions<'a> {
+    body: &'a [u8],
+    entries_end: usize,
+    hash_bytes: usize,
+    blocks: &'a [Start],
+}
+
+impl Extensions<'_> {
+    /// Refuses what says that the entries are not all, or that git would read others.
+    fn check(&self) -> Result<(), Unreadable> {
+        self.check_end().ok_or(Unreadable::BrokenIndex)?;
+        let mut at = self.entries_end;
+        while at < self.body.len() {
+            let (Some(name), Some(size)) = (self.body.get(at..at + 4), number(self.body, at + 4)) else {
+                return Err(Unreadable::BrokenIndex);
+            };
+            let data = usize::try_from(size).ok().and_then(|size| self.body.get(at + 8..at.checked_add(8 + size)?));
+            let data = data.ok_or(Unreadable::BrokenIndex)?;
+            match name {
+                b"sdir" => return Err(Unreadable::SparseIndex),
+                b"link" => return Err(Unreadable::SplitIndex),
+                b"IEOT" => self.check_blocks(data).ok_or(Unreadable::BrokenIndex)?,
+                [b'A'..=b'Z', ..] => {}
+                // Git reads none with an extension that it does not know and has to.
+                _ => return Err(Unreadable::BrokenIndex),
+            }
+            at += 8 + data.len();
+        }
+        Ok(())
+    }
+
+    /// Checks that git, which looks at the very end for where the entries end, is told the truth.
+    fn check_end(&self) -> Option<()> {
+        let Some(at) = self.body.len().checked_sub(8 + 4 + self.hash_bytes) else { return Some(()) };
+        // Also where these bytes are part of an entry: git does not know that when it looks.
+        let is_told = self.body.get(at..at + 4) == Some(b"EOIE");
+        (!is_told || number(self.body, at + 8) == u32::try_from(self.entries_end).ok()).then_some(())
+    }
+
+    /// Checks that the blocks in which several threads of git read are those entries, each beginning with a whole path.
+    fn check_blocks(&self, data: &[u8]) -> Option<()> {
+        let mut first = 0_usize;
+        for block in data.get(4..)?.chunks(8) {
+            let start = self.blocks.get(first)?;
+            if number(block, 0) != u32::try_from(start.offset).ok() || start.kept != 0 {
+                return None;
+            }
+            first = first.checked_add(usize::try_from(number(block, 4)?).ok()?)?;
+        }
+        (first == self.blocks.len()).then_some(())
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unreadable, links_of};
+
+    fn entry(mode: u32, path: &str) -> Vec<u8> {
+        let mut bytes = vec![0; 62];
+        bytes[24..28].copy_from_slice(&mode.to_be_bytes());
+        bytes[60..62].copy_from_slice(&u16::try_from(path.len()).unwrap().to_be_bytes());
+        bytes.extend(path.as_bytes());
+        bytes.resize((bytes.len() + 8) & !7, 0);
+        bytes
+    }
+
+    fn index(entries: &[Vec<u8>], extensions: &[u8]) -> Vec<u8> {
+        let count = u32::try_from(entries.len()).unwrap();
+        let head = [b"DIRC".as_slice(), &2_u32.to_be_bytes(), &count.to_be_bytes()].concat();
+        [head, entries.concat(), extensions.to_vec(), vec![0; 20]].concat()
+    }
+
+    fn extension(name: &str, data: &[u8]) -> Vec<u8> {
+        [name.as_bytes(), &u32::try_from(data.len()).unwrap().to_be_bytes(), data].concat()
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], expected: Result<&[&str], Unreadable>) {
+        let expected = expected.map(|links| links.iter().map(|link| link.as_bytes().to_vec()).collect::<Vec<_>>());
+        assert_eq!(links_of(bytes, 20), expected);
+    }
+
+    #[test]
+    fn what_an_index_links_to() {
+        let entries =
+            [entry(0o100_644, "a"), entry(0o160_000, "sub"), entry(0o160_000, "sub"), entry(0o160_000, "t/u")];
+        check(&index(&entries, b""), Ok(&["sub", "t/u"]));
+        check(&index(&entries, &extension("TREE", b"xyz")), Ok(&["sub", "t/u"]));
+        check(&index(&[], b""), Ok(&[]));
+    }
+
+    fn broken_links() -> Result<Vec<Vec<u8>>, Unreadable> {
+        Err(Unreadable::BrokenIndex)
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let plain = [entry(0o100_644, "a")];
+        check(&index(&plain, &extension("sdir", b"")), Err(Unreadable::SparseIndex));
+        check(&index(&[entry(0o040_000, "b/")], b""), Err(Unreadable::SparseIndex));
+        check(&index(&plain, &extension("link", &[0; 20])), Err(Unreadable::SplitIndex));
+        let broken = Err(Unreadable::BrokenIndex);
+        check(&index(&plain, &extension("else", b"")), broken.clone());
+        check(&index(&plain, b"TREE"), broken.clone());
+        check(b"DIRC", broken.clone());
+        // Where threads of git would read other entries.
+        let blocks = |offset: u32, count: u32| [1_u32, offset, count].map(u32::to_be_bytes).concat();
+        check(&index(&plain, &extension("IEOT", &blocks(12, 1))), Ok(&[]));
+        check(&index(&plain, &extension("IEOT", &blocks(20, 1))), broken.clone());
+        check(&index(&plain, &extension("IEOT", &blocks(12, 0))), broken.clone());
+        let end = |offset: u32| extension("EOIE", &[offset.to_be_bytes().as_slice(), &[0; 20]].concat());
+        check(&index(&plain, &end(76)), Ok(&[]));
+        check(&index(&plain, &end(12)), broken.clone());
+        let mut long = entry(0o100_644, "a");
+        long[61] = 2;
+        check(&index(&[long], b""), broken.clone());
+        // Cut anywhere, it is refused; where the extension is gone and the sum whole, it is another index.
+        let whole = index(&[entry(0o160_000, "sub")], &extension("TREE", b"xyz"));
+        for end in (0..whole.len()).filter(|end| *end != whole.len() - 11) {
+            assert_eq!(links_of(&whole[..end], 20), broken_links(), "{end}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Reading files that anybody may have laid out: plain ones only, and no more than so much.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::Unreadable;
+
+/// Reads a file, or nothing if there is none. Does not wait for what is no plain file, such as a pipe.
+pub(crate) fn read_plain_file(path: &Path, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
+    let unreadable = |_| Unreadable::File(path.to_owned());
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path) {
+        Ok(file) => file,
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(Unreadable::File(path.to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most { Err(Unreadable::TooMuch) } else { Ok(Some(bytes)) }
+}
+
+/// Whether an error says that nothing is there.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

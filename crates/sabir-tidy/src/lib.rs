@@ -9,8 +9,7 @@
 //! | --- | --- |
 //! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
 //! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
-//! | `shape.rs` | module docs, the length of files, names of crates and modules |
-//! | `words.rs` | words that must not name public things |
+//! | `shape.rs` | module docs, names of crates and modules |
 //!
 //! ```
 //! use sabir_tidy::{Tree, check};
@@ -25,7 +24,6 @@ mod arrows;
 mod rooms;
 mod shape;
 mod source;
-mod words;
 
 /// The texts of a tree that the rules look at: `.rs` files, manifests and the lock file.
 #[derive(Debug, Default)]
@@ -103,7 +101,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         let code = source::code(&file.text);
         shape::check(file, &mut found);
         rooms::check(file, &code, &mut found);
-        words::check(file, &code, &mut found);
     }
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found

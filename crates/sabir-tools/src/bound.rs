@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use sabir_agent::Bound;
-use sabir_agent::policy::{Facts, Named, named};
+use sabir_policy::{Facts, Named, named};
 use sabir_workspace::checkpoint::ObjectId;
 use sabir_workspace::{Program, Workspace, WorkspaceError};
 

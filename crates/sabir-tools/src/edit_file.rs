@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress};
+use sabir_agent::{Bound, Permit, Progress};
+use sabir_policy::Access;
 use sabir_workspace::edit::{self, Replacement};
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;

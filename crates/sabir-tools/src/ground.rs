@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::Access;
+use sabir_policy::Access;
 use sabir_workspace::{Change, Expect, Text, Version, WorkPath, Workspace, WorkspaceError};
 
 use crate::nearest;

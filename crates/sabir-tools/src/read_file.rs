@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress};
+use sabir_agent::{Permit, Progress};
+use sabir_policy::Access;
 use sabir_workspace::{FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress};
+use sabir_agent::{Bound, Permit, Progress};
+use sabir_policy::Access;
 use sabir_workspace::edit;
 use schemars::JsonSchema;
 use serde::Deserialize;

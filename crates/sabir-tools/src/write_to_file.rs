@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress, ToolOutput};
+use sabir_agent::{Bound, Permit, Progress, ToolOutput};
+use sabir_policy::Access;
 use sabir_workspace::{Change, Encoding, Expect, FileContent, Text, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -67,9 +67,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use sabir_agent::Mode;
 use sabir_call::Prices;
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
+use sabir_policy::Mode;
 use sabir_tools::EditTool;
 use sabir_wire::{Form, Wire};
 use serde::Deserialize;

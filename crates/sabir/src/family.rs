@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use sabir_agent::control::{Delegation, SUBTASK, SWITCH};
 use sabir_agent::{
-    Child, Completed, Group, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent,
-    TaskId, Trail,
+    Child, Completed, Household, Limits, Opened, Origin, Record, ReplayError, Start, Task, TaskEvent, TaskId, Trail,
 };
 use sabir_call::{CallId, Part};
 use sabir_journal::{Journal, JournalError};
+use sabir_policy::{Group, Mode};
 use sabir_workspace::{Level, Sandbox, Workspace};
 
 use crate::cli::{EndFlags, Output, TaskOptions};

@@ -7,12 +7,13 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sabir_agent::{
-    Attended, Cancel, Conditions, Context, Driver, Household, Instructions, Limits, Mode, NewTask, OpenTodos, Origin,
-    Outcome, Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail, User,
+    Attended, Cancel, Conditions, Context, Driver, Household, Instructions, Limits, NewTask, OpenTodos, Origin,
+    Outcome, Record, Registry, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail, User,
 };
 use sabir_call::{Model, Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
+use sabir_policy::{Mode, Rules};
 use sabir_tools::EditTool;
 use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
 use tokio::runtime::Runtime;

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sabir_agent::{Attended, Limits, Outcome, Rules, Start};
+use sabir_agent::{Attended, Limits, Outcome, Start};
+use sabir_policy::Rules;
 use sabir_tools::EditTool;
 use sabir_workspace::{Expect, Level, Sandbox, Workspace};
 

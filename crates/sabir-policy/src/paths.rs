@@ -3,7 +3,7 @@
 //! A rule for a path also holds for commands: one that names such a path by a word, an option's value or a redirection, directly or
 //! by a pattern that may match, is denied. What a word will be is not always certain; what may be such a path is asked about.
 
-use crate::record::Verdict;
+use super::Verdict;
 
 use super::judge::{Finding, Judge, Scope};
 use super::pattern::Pattern;

@@ -1,8 +1,7 @@
 //! Rules for paths, tools, modes and the network: what they mean for commands and for all else.
 
 use Verdict::{Allow, Ask, Deny};
-use sabir_agent::policy::{Facts, Roaming, RuleKind, Rules, Shell, decide, needs};
-use sabir_agent::{Access, Beyond, Mode, Verdict};
+use sabir_policy::{Access, Beyond, Facts, Mode, Roaming, RuleKind, Rules, Shell, Verdict, decide, needs};
 
 use super::facts;
 

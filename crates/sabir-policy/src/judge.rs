@@ -8,7 +8,7 @@ use brush_parser::ast::{
     CompoundList, ForClauseCommand, FunctionBody, Pipeline, Program, SeparatorOperator, SimpleCommand,
 };
 
-use crate::record::Verdict;
+use super::Verdict;
 
 use super::facts::{Facts, Shell};
 use super::feed::{Feed, redirected};

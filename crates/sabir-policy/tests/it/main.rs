@@ -1,4 +1,13 @@
 //! The policy for commands: tables, laws, working days, and a comparison with bash.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that fails by panicking is doing its work"
+)]
 
 mod days;
 mod differential;
@@ -6,8 +15,7 @@ mod laws;
 mod paths;
 mod table;
 
-use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
-use sabir_agent::{Access, Beyond, Judgement};
+use sabir_policy::{Access, Beyond, Facts, Judgement, Repository, Roaming, Rules, Shell, decide};
 
 /// What is known in the folders that the cases speak of.
 pub(crate) fn facts(fixture: &str, shell: Shell) -> Facts {

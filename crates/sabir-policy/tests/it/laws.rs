@@ -2,8 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use sabir_agent::Verdict;
-use sabir_agent::policy::{RuleKind, Rules};
+use sabir_policy::{RuleKind, Rules, Verdict};
 
 use super::judge;
 

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use divan::black_box;
-use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
-use sabir_agent::{Access, Beyond};
+use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, Rules, Shell, decide};
 
 fn main() {
     percentiles();
@@ -20,10 +19,9 @@ fn accesses() -> Vec<Access> {
         links: Vec::new(),
         roaming: Roaming::Inside,
     };
-    let cases = include_str!("../tests/it/policy/cases.txt").lines().filter(|line| !line.starts_with('#'));
+    let cases = include_str!("../tests/it/cases.txt").lines().filter(|line| !line.starts_with('#'));
     let cases = cases.filter_map(|line| serde_json::from_str(line.splitn(4, '\t').nth(3)?).ok());
-    let days =
-        include_str!("../tests/it/policy/days.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let days = include_str!("../tests/it/days.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = cases.chain(days.map(str::to_owned));
     lines.map(|command| Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing }).collect()
 }

@@ -3,13 +3,13 @@
 //! A mode that permits no more than the present one is free. One that permits more is a question, with what becomes possible in it;
 //! an approval in advance answers that, but not for a mode that comes from a repository. No rule for tools or commands has a part in it.
 
+use super::Verdict;
+use super::mode::{Group, Mode};
 use super::{Judgement, Rules, judged};
-use crate::mode::{Group, Mode};
-use crate::record::Verdict;
 
 impl Rules {
     /// Judges a switch to that mode by a call of the model's. `foreign`: the mode is a repository's.
-    pub(crate) fn switch(&self, to: &Mode, foreign: bool) -> Judgement {
+    pub fn switch(&self, to: &Mode, foreign: bool) -> Judgement {
         let Some(from) = self.mode() else { return judged(Verdict::Allow, "no mode holds") };
         if !from.has(Group::Switch) {
             let reason = format!("the mode `{}` does not switch modes by itself; the user can", from.name);

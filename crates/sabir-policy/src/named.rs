@@ -4,7 +4,7 @@
 //! many costs a look at a file that is not there. What stands in a line that cannot be parsed is guessed, since such lines are asked
 //! about too.
 
-use crate::record::Verdict;
+use super::Verdict;
 
 use super::Rules;
 use super::facts::Facts;

@@ -8,6 +8,8 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `access.rs`, `verdict.rs` | what a call would touch; what is said of it |
+//! | `mode.rs`, `switch.rs` | modes, which only take away, and when one may be left for another |
 //! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
 //! | `line.rs` | the gate before the parser: length, control characters, depth |
 //! | `word.rs`, `braces.rs` | what is certain of a word before the shell expands it |
@@ -18,7 +20,35 @@
 //! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
 //!
 //! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
+//!
+//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`Facts`] about the place ([`needs`]
+//! names those that a command line depends on) and acts on the [`Judgement`].
+//!
+//! ```
+//! use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
+//!
+//! let mut rules = Rules::default();
+//! rules.approve("kind=cargo")?;
+//!
+//! // The search path holds no folder that others may write to.
+//! let facts = Facts { clean_path: true, ..Facts::default() };
+//! let judge = |line: &str| {
+//!     let command = line.to_owned();
+//!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
+//! };
+//!
+//! // Known to only read: no rule is needed.
+//! assert_eq!(judge("ls -l src | head").verdict, Verdict::Allow);
+//! // Approved by the rule above.
+//! assert_eq!(judge("cargo test").verdict, Verdict::Allow);
+//! // Every part of a line is judged, however it is hidden.
+//! let hidden = judge("ls $(rm -rf build)");
+//! assert_eq!(hidden.verdict, Verdict::Ask);
+//! assert!(hidden.reason.contains("rm -rf build"), "{}", hidden.reason);
+//! # Ok::<(), sabir_policy::RuleError>(())
+//! ```
 
+mod access;
 mod braces;
 mod facts;
 mod feed;
@@ -29,6 +59,7 @@ mod grave;
 mod judge;
 mod kinds;
 mod line;
+mod mode;
 mod named;
 mod paths;
 mod pattern;
@@ -37,22 +68,22 @@ mod programs;
 mod scripts;
 mod simple;
 mod switch;
+mod verdict;
 mod word;
 mod wrappers;
 
 use std::sync::Arc;
 
-use crate::mode::Mode;
-use crate::record::Verdict;
-use crate::tool::{Access, Beyond};
-
+pub use access::{Access, Beyond};
 pub use facts::{Facts, Needs, Repository, Roaming, Shell};
 use feed::Feed;
 use judge::{Finding, Judge, Part, Scope};
-pub(crate) use line::is_deceiving;
+pub use line::is_deceiving;
+pub use mode::{FilePattern, Group, Mode};
 pub use named::{Named, named};
 use pattern::{Pattern, Reach, glob};
 pub use place::names_secrets;
+pub use verdict::Verdict;
 use word::Word;
 
 /// What the user has approved, wants to be asked about, and has forbidden in advance.
@@ -483,8 +514,7 @@ fn host_of(url: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Beyond, Facts, Rules, Verdict};
-    use crate::tool::Access;
+    use super::{Access, Beyond, Facts, Rules, Verdict};
 
     fn clean() -> Facts {
         Facts { clean_path: true, ..Facts::default() }

@@ -40,7 +40,7 @@ fn gate(text: &str) -> Result<(), &'static str> {
 }
 
 /// Characters that look like nothing, like a blank, or change the direction of text.
-pub(crate) fn is_deceiving(c: char) -> bool {
+pub fn is_deceiving(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
         | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}'

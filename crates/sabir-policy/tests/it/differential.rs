@@ -8,8 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sabir_agent::policy::{Facts, Repository, Roaming, Rules, Shell, decide};
-use sabir_agent::{Access, Beyond, Verdict};
+use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, Rules, Shell, Verdict, decide};
 
 const PROGRAMS: &[&str] = &[
     "ls",

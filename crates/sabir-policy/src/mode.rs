@@ -7,8 +7,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::policy::matches_path;
-use crate::tool::Access;
+use super::{Access, matches_path};
 
 /// A named set of tools and instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,7 +210,7 @@ impl Mode {
     }
 
     /// What the model is told when this becomes its mode.
-    pub(crate) fn entered(&self) -> String {
+    pub fn entered(&self) -> String {
         let Self { name, about, instructions, .. } = self;
         let about = if about.is_empty() { String::new() } else { format!(": {about}") };
         let limit = if self.write.is_empty() { String::new() } else { format!(" It changes only {}.", self.writes()) };

@@ -1,7 +1,6 @@
 //! Tables: attacks that must not run unasked, and harmless lines that must.
 
-use sabir_agent::policy::{RuleKind, Rules, Shell, decide};
-use sabir_agent::{Access, Beyond, Verdict};
+use sabir_policy::{Access, Beyond, RuleKind, Rules, Shell, Verdict, decide};
 
 use super::{facts, judge};
 

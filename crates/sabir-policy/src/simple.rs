@@ -6,7 +6,7 @@ use brush_parser::ast::{
     UnaryPredicate, Word as Raw,
 };
 
-use crate::record::Verdict;
+use super::Verdict;
 
 use super::feed::Feed;
 use super::judge::{Finding, Judge, Scope};

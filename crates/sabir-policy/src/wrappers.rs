@@ -1,6 +1,6 @@
 //! Commands that run commands: they are judged by what they run, where how they are told is known.
 
-use crate::record::Verdict;
+use super::Verdict;
 
 use super::facts::Roaming;
 use super::feed::Feed;

@@ -1,7 +1,6 @@
 //! Working days: how often a user is asked who approves each kind of command when it is first proposed.
 
-use sabir_agent::Verdict;
-use sabir_agent::policy::Rules;
+use sabir_policy::{Rules, Verdict};
 
 use super::judge;
 

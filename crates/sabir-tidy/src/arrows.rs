@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use crate::{File, Tree, Violation};
 
 /// The crates, and which of ours each may name under `[dependencies]`. `*`: all.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("sabir-call", &[]),
     ("sabir-check", &["sabir-call"]),
     ("sabir-wire", &["sabir-call"]),
     ("sabir-model", &["sabir-wire", "sabir-check", "sabir-call"]),
+    ("sabir-edit", &[]),
     ("sabir-policy", &[]),
     ("sabir-agent", &["sabir-check", "sabir-policy", "sabir-call"]),
     ("sabir-journal", &["sabir-agent", "sabir-call"]),
-    ("sabir-workspace", &[]),
-    ("sabir-tools", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-check", "sabir-call"]),
+    ("sabir-workspace", &["sabir-edit"]),
+    ("sabir-tools", &["sabir-agent", "sabir-policy", "sabir-workspace", "sabir-edit", "sabir-check", "sabir-call"]),
     ("sabir-mcp", &["sabir-agent", "sabir-check", "sabir-call"]),
     ("sabir-gateway", &["sabir-model", "sabir-wire", "sabir-check", "sabir-call"]),
     ("sabir-tui", &["sabir-agent", "sabir-call"]),

@@ -34,6 +34,25 @@
 //! and goes, unless the text holds the line with it. Where every line of SEARCH begins with a line number and `|`, both sides
 //! are tried without; where SEARCH begins or ends with blank lines, it is tried without them at last. Lines between blocks are skipped unless they are
 //! closing markers, which mean that something was misread. All blocks are matched against the original text, in any order.
+//!
+//! [`Text`] reads the bytes of a file as text and writes them again without loss.
+//!
+//! ```
+//! use sabir_edit::{Level, Text, apply_blocks};
+//!
+//! // Windows line endings, and blanks at an end of a line that no model repeats.
+//! let text = Text::decode(b"fn main() {  \r\n    greet();\r\n}\r\n")?;
+//! let diff = "------- SEARCH\nfn main() {\n    greet();\n=======\nfn main() {\n    greet_all();\n+++++++ REPLACE\n";
+//!
+//! let edited = apply_blocks(&text.content, diff).expect("one place matches");
+//! assert_eq!(edited.content, "fn main() {  \r\n    greet_all();\r\n}\r\n");
+//! assert_eq!(edited.hunks[0].level, Level::Normalised);
+//!
+//! // An edit that does not say one place changes nothing, and says what is nearest.
+//! let faults = apply_blocks(&text.content, &diff.replace("greet()", "meet()")).unwrap_err();
+//! assert!(faults[0].to_string().contains("greet();"), "{}", faults[0]);
+//! # Ok::<(), sabir_edit::NotText>(())
+//! ```
 
 use blocks::{Block, Reading};
 use lines::Lines;
@@ -49,10 +68,12 @@ mod normal;
 mod patch;
 mod splice;
 mod string;
+mod text;
 
 pub use fault::{EditFault, EditFaultKind, NumberedLine};
 pub use patch::{FileAction, FilePatch, Patch, Update};
 pub use string::{Replacement, apply_string, apply_whole};
+pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};
 
 /// The result of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How fast is an edit found in a large file? Beside each, what a naive engine would do for one answer.
 
 use divan::{Bencher, black_box};
-use sabir_workspace::edit::{Patch, Replacement, apply_blocks, apply_string};
+use sabir_edit::{Patch, Replacement, apply_blocks, apply_string};
 
 fn main() {
     divan::main();
@@ -85,7 +85,7 @@ fn patch(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         let patch = Patch::parse(black_box(patch)).ok()?;
         match &patch.files.first()?.action {
-            sabir_workspace::edit::FileAction::Update(update) => update.apply(black_box(&text)).ok(),
+            sabir_edit::FileAction::Update(update) => update.apply(black_box(&text)).ok(),
             _ => None,
         }
     });

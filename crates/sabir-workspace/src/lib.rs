@@ -16,7 +16,7 @@
 //! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
 //!   stopped or nobody holds the `Jobs` any more.
 //!
-//! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
+//! What a call is about to change can be kept before, in a store outside of the workspace: see `sabir-checkpoint`.
 //!
 //! What may not be seen or changed at all, whoever approved it, is said once ([`Bounds`]) and holds where files are opened.
 //!
@@ -71,7 +71,6 @@
 
 mod bounds;
 mod capture;
-pub mod checkpoint;
 mod command;
 mod diff;
 mod error;
@@ -100,7 +99,9 @@ pub use capture::Captured;
 pub use command::{Command, CommandOutcome, End, Ending, Stream, default_shell};
 pub use diff::unified;
 pub use error::WorkspaceError;
-pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
+pub use files::{
+    Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, TEMP_START, Version, Workspace,
+};
 pub use git_config::GitConfig;
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use sabir_agent::{Origin, Record, Start, TaskId};
+use sabir_checkpoint::{Goal, Mark, What, name};
 use sabir_journal::Entry;
-use sabir_workspace::checkpoint::{Goal, Mark, What, name};
 
 use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions, TaskOptions};
 use crate::config::Config;

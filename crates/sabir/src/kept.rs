@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sabir_agent::{Arguments, Bound, Permit, Progress, TaskId, Tool, ToolOutput, ToolWork};
 use sabir_call::{CallId, ToolSpec};
+use sabir_checkpoint::{Caps, CheckpointError, Checkpoints, Mark, ObjectId, Scope, prune_stores};
 use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
 use sabir_workspace::Workspace;
-use sabir_workspace::checkpoint::{Caps, CheckpointError, Checkpoints, Mark, ObjectId, Scope, prune_stores};
 
 use crate::cli::TaskOptions;
 use crate::config::{self, Config};

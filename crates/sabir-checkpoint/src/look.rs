@@ -19,8 +19,8 @@ use super::ignored::Rules;
 use super::object::{Kind, Node, NotKept, ObjectId, Places, Tree, write_tree};
 use super::stamps::{Known, Stamp, Stamps};
 use super::store::Store;
-use crate::files::TEMP_START;
-use crate::sandbox::masks::is_mask;
+use sabir_workspace::TEMP_START;
+use sabir_workspace::sandbox::is_mask;
 
 const MAX_DEPTH: u32 = 200;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

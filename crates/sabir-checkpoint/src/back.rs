@@ -21,8 +21,7 @@ use super::object::Node;
 use super::plan::{Item, Plan};
 use super::store::Store;
 use super::{Checkpoints, Goal, Mark, Scope, What};
-use crate::files::{TEMP_START, Workspace};
-use crate::path::WorkPath;
+use sabir_workspace::{TEMP_START, WorkPath, Workspace};
 
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
@@ -68,7 +67,7 @@ impl Checkpoints {
         let id = self.take_for(&mut work, (mark, what), &Scope::Files(paths), &stop)?;
         let taken = work.store().checkpoints.iter().find(|checkpoint| checkpoint.id == id);
         let number = taken.map_or(0, |checkpoint| checkpoint.number);
-        let root = self.workspace.dir().as_fd();
+        let root = self.workspace.as_fd();
         let (modes, left) = (BTreeMap::new(), Vec::new());
         let mut hands = Hands { workspace: &self.workspace, root, store: work.store(), modes, left };
         let done = hands.all(plan, force);

@@ -1,5 +1,7 @@
 //! Checkpoints on real trees: what is kept, what comes back, what is left alone, and how much room it takes.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -10,10 +12,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sabir_workspace::Workspace;
-use sabir_workspace::checkpoint::{
+use sabir_checkpoint::{
     Caps, CheckpointError, Checkpoints, Goal, Hindrance, Mark, NotKept, Restored, Scope, Sealed, prune_stores,
 };
+use sabir_workspace::Workspace;
 use tempfile::TempDir;
 
 /// A workspace with a store beside it.
@@ -588,8 +590,8 @@ fn cancelled_and_damaged() {
 
 /// A helper that changes files with checkpoints around, goes back now and then, and prunes all the time.
 fn worker(ground: &Ground, task: &str, rounds: u32) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_workspace-probe"));
-    command.arg("checkpoints").arg(ground.work.path()).arg(ground.store()).args([task, &rounds.to_string()]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_checkpoint-probe"));
+    command.arg(ground.work.path()).arg(ground.store()).args([task, &rounds.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -13,6 +13,39 @@
 //!
 //! Whatever happens in between, `kill -9` or a full disk, checkpoints that were taken can be gone back to, and a way back that
 //! was broken off can be gone again: each file is old or new.
+//!
+//! ```
+//! use std::path::PathBuf;
+//! use std::sync::Arc;
+//! use std::sync::atomic::AtomicBool;
+//!
+//! use sabir_checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
+//! use sabir_workspace::{Expect, Workspace};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folders = [tempfile::tempdir()?, tempfile::tempdir()?];
+//! # let [work, store] = [folders[0].path(), folders[1].path()];
+//! let workspace = Arc::new(Workspace::open(work)?);
+//! let path = workspace.path("a.txt")?;
+//! workspace.write(&path, b"old", Expect::Missing)?;
+//!
+//! let checkpoints = Checkpoints::new(PathBuf::from(store), Arc::clone(&workspace), Caps::default(), Vec::new());
+//! let (stop, task) = (AtomicBool::new(false), "t1".to_owned());
+//! let mark = Mark { task, ..Mark::default() };
+//!
+//! // Around a call that changes a file.
+//! let id = checkpoints.take(mark.clone(), &Scope::Files(vec![path.clone()]), &stop)?;
+//! workspace.write(&path, b"new", Expect::Any)?;
+//! checkpoints.seal(id, 0, &stop)?;
+//!
+//! // A plan says what going back would do; nothing is done that differs from it.
+//! let goal = Goal::Last(1);
+//! let plan = checkpoints.plan("t1", &goal)?;
+//! checkpoints.restore(&plan, &goal, mark, false)?;
+//! assert_eq!(workspace.read(&path, 100)?.bytes, b"old");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -22,8 +55,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::Workspace;
-use crate::path::WorkPath;
+use sabir_workspace::{WorkPath, Workspace};
 
 mod back;
 mod compare;
@@ -375,7 +407,7 @@ impl Checkpoints {
         let apart = self.apart();
         let (store, stamps) = &mut *work.state;
         let stamps = stamps.get_or_insert_with(|| Stamps::read(&self.root.join("stamps")));
-        let place = (self.workspace.dir().as_fd(), apart.as_slice());
+        let place = (self.workspace.as_fd(), apart.as_slice());
         let looked = at(&mut Look::new(place, Keep::Into(store), stamps, (self.caps, now_ms), stop));
         if looked.is_err() {
             store.abandon();
@@ -392,7 +424,7 @@ impl Checkpoints {
     ) -> Result<T, CheckpointError> {
         let apart = self.apart();
         let stamps = work.state.1.get_or_insert_with(|| Stamps::read(&self.root.join("stamps")));
-        let place = (self.workspace.dir().as_fd(), apart.as_slice());
+        let place = (self.workspace.as_fd(), apart.as_slice());
         // No clock is needed, since nothing of this look is remembered for another.
         at(&mut Look::new(place, Keep::Memory(memory), stamps, (self.caps, 0), &AtomicBool::new(false)))
     }

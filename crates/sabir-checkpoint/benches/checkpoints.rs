@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divan::{Bencher, black_box};
-use sabir_workspace::checkpoint::{Caps, Checkpoints, Mark, Scope};
+use sabir_checkpoint::{Caps, Checkpoints, Mark, Scope};
 use sabir_workspace::{Expect, ListOptions, WorkPath, Workspace};
 use tempfile::TempDir;
 

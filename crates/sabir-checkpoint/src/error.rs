@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::WorkspaceError;
+use sabir_workspace::WorkspaceError;
 
 /// Why a checkpoint could not be taken, found or gone back to.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,5 @@
 //! Checkpoints on real trees: what is kept, what comes back, what is left alone, and how much room it takes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use sabir_agent::{
-    Access, Attended, Bound, Conditions, Effect, Input, Limits, Permit, Rules, Settings, Start, Task, TaskId,
-    ToolOutput, control,
+    Attended, Bound, Conditions, Effect, Input, Limits, Permit, Settings, Start, Task, TaskId, ToolOutput, control,
 };
 use sabir_call::{ArgForm, Event, Prices, Protocol, ToolSet, ToolSpec};
+use sabir_policy::{Access, Rules};
 use serde_json::json;
 
 /// The turns before the one that is measured.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sabir_call::{CallId, Event, Model};
+use sabir_policy::Access;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -22,7 +23,7 @@ use crate::permit::{Bound, Permit};
 use crate::record::{Outcome, Record, Store, Why};
 use crate::subtask::Purse;
 use crate::task::{Effect, Input, Task};
-use crate::tool::{Access, Registry, Tool, ToolOutput};
+use crate::tool::{Registry, Tool, ToolOutput};
 
 /// Whoever watches a task and is asked.
 pub trait User: Send {

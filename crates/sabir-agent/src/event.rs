@@ -123,7 +123,7 @@ impl Question {
 /// A narrow rule that would answer questions of a kind in the rest of the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proposal {
-    /// The rule, as [`Rules::approve`](crate::Rules::approve) takes it.
+    /// The rule, as [`Rules::approve`](sabir_policy::Rules::approve) takes it.
     pub rule: String,
     /// What it would allow, in words.
     pub words: String,

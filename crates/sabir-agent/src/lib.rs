@@ -4,7 +4,8 @@
 //! a model and a user; here it is done by hand.
 //!
 //! ```
-//! use sabir_agent::{Attended, Effect, Input, Limits, Record, Rules, Settings, Start, Task, TaskId};
+//! use sabir_agent::{Attended, Effect, Input, Limits, Record, Settings, Start, Task, TaskId};
+//! use sabir_policy::Rules;
 //! use sabir_call::{Event, Protocol, ToolSet};
 //!
 //! let [prompt, workspace, model, version] = ["Greet.", "/w", "m", "1"].map(str::to_owned);
@@ -36,9 +37,7 @@ pub mod control;
 mod drive;
 mod event;
 mod heard;
-mod mode;
 mod permit;
-pub mod policy;
 mod record;
 mod subtask;
 mod task;
@@ -51,17 +50,15 @@ pub use context::{
 pub use drive::{Cancel, Driver, User};
 pub use event::{Moment, Proposal, Question, Reply, TaskEvent};
 pub use heard::{Aside, Heard};
-pub use mode::{FilePattern, Group, Mode};
 pub use permit::{Bound, Permit, Seal};
-pub use policy::{Facts, Judgement, RuleError, Rules};
 pub use record::{
     Answered, Author, Check, Compacted, Failed, Judge, Origin, Outcome, Record, Shift, Speaker, Start, Store,
-    StoreError, SubtaskEnd, TaskId, Verdict, When, Why,
+    StoreError, SubtaskEnd, TaskId, When, Why,
 };
 pub use subtask::{Child, Completed, Household, NewTask, Opened, Purse};
 pub use task::{
     Attended, Compaction, Conditions, Effect, Filling, Input, Limits, OpenTodos, Outfit, Preview, ReplayError,
     Settings, SubtaskLimits, Task, Totals, Words,
 };
-pub use tool::{Access, Arguments, Beyond, Progress, Registry, Tool, ToolOutput, ToolWork};
+pub use tool::{Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
 pub use trail::Trail;

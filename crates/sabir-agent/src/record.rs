@@ -7,6 +7,7 @@
 
 use sabir_call::{CallId, CallResult, Cost, Fault, Image, ModelErrorKind, Part, Protocol, Severity, StopReason, Usage};
 use sabir_check::Repair;
+use sabir_policy::Verdict;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -400,18 +401,6 @@ impl When {
     fn is_next(&self) -> bool {
         *self == Self::Next
     }
-}
-
-/// Whether a call may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It may.
-    Allow,
-    /// Somebody must be asked.
-    Ask,
-    /// It may not.
-    Deny,
 }
 
 /// Who judged a call.

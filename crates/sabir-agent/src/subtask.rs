@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sabir_call::{CallId, Message, Model, Part, Role, ToolSpec};
+use sabir_policy::Access;
 
 use crate::context::fragment::beginning;
 use crate::control::{self, Delegation};
@@ -22,7 +23,7 @@ use crate::drive::{Cancel, Driver, User};
 use crate::permit::Permit;
 use crate::record::{Outcome, Record, Store, SubtaskEnd};
 use crate::task::{Limits, Task, Totals};
-use crate::tool::{Access, Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
+use crate::tool::{Arguments, Progress, Registry, Tool, ToolOutput, ToolWork};
 
 pub use purse::Purse;
 use purse::{Counted, Shared};

@@ -35,13 +35,13 @@ use sabir_call::{
     ToolSet,
 };
 use sabir_check::{Checker, Repairs};
+use sabir_policy::{Access, Rules, Verdict};
 
 use crate::context::Fragment;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit};
-use crate::policy::Rules;
-use crate::record::{Author, Outcome, Record, Speaker, Start, Verdict, When, Why};
-use crate::tool::{Access, ToolOutput};
+use crate::record::{Author, Outcome, Record, Speaker, Start, When, Why};
+use crate::tool::ToolOutput;
 
 use calls::Turn;
 use charge::Charge;

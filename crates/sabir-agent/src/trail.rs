@@ -5,9 +5,9 @@
 //! follows it by this.
 
 use sabir_call::{Ending, Part};
+use sabir_policy::Mode;
 
 use crate::control;
-use crate::mode::Mode;
 use crate::record::{Record, Shift};
 
 /// The mode of tasks that name none.

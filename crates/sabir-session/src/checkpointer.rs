@@ -7,15 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sabir_agent::policy::Facts;
-use sabir_agent::{
-    Access, Arguments, Beyond, Bound, Permit, Progress, Rules, TaskId, Tool, ToolOutput, ToolWork, Verdict,
-};
+use sabir_agent::{Arguments, Bound, Permit, Progress, TaskId, Tool, ToolOutput, ToolWork};
 use sabir_call::{CallId, ToolSpec};
+use sabir_checkpoint::{Caps, CheckpointError, Checkpoints, Goal, Mark, ObjectId, Scope, name, prune_stores};
+use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
 use sabir_workspace::Workspace;
-use sabir_workspace::checkpoint::{
-    Caps, CheckpointError, Checkpoints, Goal, Mark, ObjectId, Scope, name, prune_stores,
-};
 
 use crate::config::Config;
 use crate::environment::Environment;

@@ -67,9 +67,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Mode, Rules};
 use sabir_call::Prices;
 use sabir_model::{Catalogue, Entry, HttpModel, Place, Provider, Renewing, Secret};
+use sabir_policy::{Mode, Rules};
 use sabir_tools::EditTool;
 use sabir_wire::{Form, Wire};
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use sabir_agent::control::SWITCH;
-use sabir_agent::{FilePattern, Group, Mode, Rules};
 use sabir_call::nearest;
+use sabir_policy::{FilePattern, Group, Mode, Rules};
 use sabir_workspace::{Bounds, Workspace};
 
 use crate::config::{self, Config, ModeTable, RuleKeys, Wrong};

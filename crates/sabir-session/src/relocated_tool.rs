@@ -8,8 +8,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
+use sabir_agent::{Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
 use sabir_call::{CallId, ToolSpec};
+use sabir_policy::Access;
 use serde_json::Value;
 
 /// A tool that is spoken to as if it worked in another folder.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sabir_agent::{
-    Attended, Cancel, Conditions, Context, Household, Instructions, Limits, Mode, NewTask, OpenTodos, Origin, Outcome,
-    Record, Registry, Rules, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail,
+    Attended, Cancel, Conditions, Context, Household, Instructions, Limits, NewTask, OpenTodos, Origin, Outcome,
+    Record, Registry, Settings, Start, Store, Task, TaskId, Tool, Totals, Trail,
 };
 use sabir_call::{Prices, Protocol, ToolSet};
 use sabir_check::Repairs;
 use sabir_journal::Journal;
+use sabir_policy::{Mode, Rules};
 use sabir_tools::EditTool;
 use sabir_workspace::{Jobs, Lifetime, Sandbox, Workspace};
 

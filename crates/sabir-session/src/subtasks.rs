@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use sabir_agent::control::{Delegation, SUBTASK, SWITCH};
 use sabir_agent::{
-    Attended, Child, Completed, Group, Household, Limits, Mode, Opened, Origin, Record, ReplayError, Start, Task,
-    TaskId, Trail,
+    Attended, Child, Completed, Household, Limits, Opened, Origin, Record, ReplayError, Start, Task, TaskId, Trail,
 };
 use sabir_call::{CallId, Part};
 use sabir_journal::{Journal, JournalError};
+use sabir_policy::{Group, Mode};
 use sabir_workspace::{Level, Sandbox, Workspace};
 
 use crate::config::{Chosen, Config};

@@ -256,7 +256,7 @@ impl Tool for Detached {
         self.0.reads_only()
     }
 
-    fn access(&self, arguments: &Arguments) -> sabir_agent::Access {
+    fn access(&self, arguments: &Arguments) -> sabir_policy::Access {
         self.0.access(arguments)
     }
 

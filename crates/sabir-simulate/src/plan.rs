@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use sabir_agent::{
-    Arguments, Attended, Conditions, Context, Fragment, FragmentKind, Limits, OpenTodos, Rules, Settings, Start,
-    SubtaskLimits, TaskId, policy::RuleKind,
+    Arguments, Attended, Conditions, Context, Fragment, FragmentKind, Limits, OpenTodos, Settings, Start,
+    SubtaskLimits, TaskId,
 };
 use sabir_call::dialect::CLINE;
 use sabir_call::{Dollars, Prices, Protocol, ToolSet};
+use sabir_policy::{RuleKind, Rules};
 
 use crate::chance::Chance;
 use crate::sabotage::Sabotage;

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sabir_agent::{Answered, Arguments, Judge, OpenTodos, Outcome, Record, Shift, Speaker, Verdict, When, control};
+use sabir_agent::{Answered, Arguments, Judge, OpenTodos, Outcome, Record, Shift, Speaker, When, control};
 use sabir_call::{CallId, CallResult, Ending, Part};
+use sabir_policy::Verdict;
 
 use crate::laws::{Law, Violation};
 use crate::plan::Terms;

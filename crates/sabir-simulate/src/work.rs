@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Registry, Tool, ToolOutput, ToolWork, control};
+use sabir_agent::{Arguments, Bound, Permit, Progress, Registry, Tool, ToolOutput, ToolWork, control};
 use sabir_call::{CallId, ToolError, ToolSpec};
+use sabir_policy::Access;
 use serde_json::json;
 use tokio::time::sleep;
 

@@ -10,8 +10,7 @@
 //! | `arrows.rs` | which crate may depend on which, and how many packages `sabir-call` may lock |
 //! | `processes.rs` | that each process which is started has a row in `docs/processes.md` |
 //! | `rooms.rs` | where `std::fs`, `std::process`, `std::env`, printing and `unsafe` may stand |
-//! | `shape.rs` | module docs, the length of files, names of crates and modules |
-//! | `words.rs` | words that must not name public things |
+//! | `shape.rs` | module docs, names of crates and modules |
 //!
 //! ```
 //! use sabir_tidy::{Tree, check};
@@ -27,7 +26,6 @@ mod processes;
 mod rooms;
 mod shape;
 mod source;
-mod words;
 
 /// The texts of a tree that the rules look at: `.rs` files, manifests, the lock file and the table of
 /// processes.
@@ -107,7 +105,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         let code = source::code(&file.text);
         shape::check(file, &mut found);
         rooms::check(file, &code, &mut found);
-        words::check(file, &code, &mut found);
     }
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found

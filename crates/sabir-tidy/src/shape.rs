@@ -1,13 +1,7 @@
-//! The shape of the tree: a doc in every file, short files, and names that say what a room is for.
+//! The shape of the tree: a doc in every file, and names that say what is inside.
 
-use crate::source::{without_tests, word};
+use crate::source::word;
 use crate::{File, Violation};
-
-/// The most lines of a file that are no tests.
-const LINES: usize = 500;
-
-/// Files that may be longer, each with the reason. Empty, and best left so.
-const LONG: [(&str, &str); 0] = [];
 
 /// Names that say nothing of what is inside.
 const NAMES: [&str; 9] = ["core", "common", "util", "utils", "helper", "helpers", "types", "misc", "mod"];
@@ -17,14 +11,6 @@ pub(crate) fn check(file: &File, found: &mut Vec<Violation>) {
         found.push(file.violation(1, "no module doc; begin with `//!` and say what the file is for"));
     }
     names(file, found);
-    if file.is_test() || LONG.iter().any(|(path, _)| *path == file.path) {
-        return;
-    }
-    let lines = without_tests(&file.text).count();
-    if lines > LINES {
-        let message = format!("{lines} lines without tests, {LINES} are allowed; a concept is missing: split by idea");
-        found.push(file.violation(LINES + 1, message));
-    }
 }
 
 /// Whether the first thing in a file, after attributes, is its doc.
@@ -71,16 +57,6 @@ mod tests {
         for bad in ["", "fn f() {}\n//! late\n", "// not a doc\nfn f() {}\n", "/// an item's\nfn f() {}\n"] {
             assert!(said(path, bad).starts_with("crates/sabir-call/src/x.rs:1: no module doc"), "{bad}");
         }
-    }
-
-    #[test]
-    fn files_are_short() {
-        let path = "crates/sabir-call/src/x.rs";
-        let text = |lines: usize| format!("//! Doc.\n{}", "// x\n".repeat(lines - 1));
-        assert_eq!(said(path, &text(500)), "");
-        assert!(said(path, &text(501)).starts_with("crates/sabir-call/src/x.rs:501: 501 lines"));
-        assert_eq!(said(path, &(text(499) + "#[cfg(test)]\nmod tests {\n" + &text(300))), "");
-        assert_eq!(said("crates/sabir-call/tests/x.rs", &text(900)), "");
     }
 
     #[test]

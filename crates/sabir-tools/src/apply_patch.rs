@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress};
-use sabir_workspace::edit::{FileAction, Patch, Update};
+use sabir_agent::{Bound, Permit, Progress};
+use sabir_edit::{FileAction, Patch, Update};
+use sabir_policy::Access;
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -8,9 +8,8 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use sabir_agent::Bound;
-use sabir_agent::policy::{Facts, Named, named};
-use sabir_workspace::checkpoint::ObjectId;
-use sabir_workspace::{Program, Workspace, WorkspaceError};
+use sabir_policy::{Facts, Named, named};
+use sabir_workspace::{Program, Version, Workspace, WorkspaceError};
 
 use crate::Settings;
 use crate::facts::is_clean;
@@ -95,7 +94,7 @@ fn hash(environment: &[(String, String)]) -> String {
             bytes.extend(text.as_bytes());
         }
     }
-    ObjectId::of(&bytes).to_string()
+    Version::of(&bytes).to_string()
 }
 
 /// What has been found so far.

@@ -6,8 +6,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
+use sabir_agent::{Arguments, Bound, Permit, Progress, Tool, ToolOutput, ToolWork};
 use sabir_call::ToolSpec;
+use sabir_policy::Access;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress};
-use sabir_workspace::edit::{self, Replacement};
+use sabir_agent::{Bound, Permit, Progress};
+use sabir_edit::Replacement;
+use sabir_policy::Access;
 use sabir_workspace::{Change, Expect, WorkPath};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,7 +61,9 @@ impl BuiltIn for EditFile {
     }
 
     fn preview(&self, input: &Input) -> Option<String> {
-        preview::of_edit(&self.0, &input.path, |old| Some(edit::apply_string(old, &input.replacement()).ok()?.content))
+        preview::of_edit(&self.0, &input.path, |old| {
+            Some(sabir_edit::apply_string(old, &input.replacement()).ok()?.content)
+        })
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
@@ -81,7 +84,7 @@ fn replace(ground: &Ground, input: &Input) -> Result<Edits, String> {
         return add(ground, path, &input.new_string);
     }
     let file = TextFile::open(ground, path)?;
-    let edited = edit::apply_string(&file.content, &input.replacement());
+    let edited = sabir_edit::apply_string(&file.content, &input.replacement());
     edits::one(ground, file, edited, "place")
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use sabir_agent::ToolOutput;
+use sabir_edit::{EditFault, Edited, Level};
 use sabir_workspace::WorkPath;
-use sabir_workspace::edit::{EditFault, Edited, Level};
 
 use crate::ground::Ground;
 use crate::text_file::TextFile;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sabir_agent::{Access, Beyond, Bound, Permit, Progress, ToolOutput};
+use sabir_agent::{Bound, Permit, Progress, ToolOutput};
+use sabir_policy::{Access, Beyond};
 use sabir_workspace::{
     Command, CommandOutcome, Confined, End, JobState, Level, Network, OutputError, Ran, Sandbox, Stop, Stream, Wall,
     WorkspaceError,

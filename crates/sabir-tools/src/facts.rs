@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabir_agent::policy::{Facts, Needs, Repository, Roaming, Shell, needs};
+use sabir_policy::{Facts, Needs, Repository, Roaming, Shell, needs};
 use sabir_workspace::{GitConfig, Standing, Trust, Workspace, default_shell};
 
 /// More paths than these are not looked at: a line that names more is asked about.

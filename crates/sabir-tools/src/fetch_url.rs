@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
+use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_policy::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

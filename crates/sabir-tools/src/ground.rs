@@ -5,8 +5,9 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sabir_agent::Access;
-use sabir_workspace::{Change, Expect, Text, Version, WorkPath, Workspace, WorkspaceError};
+use sabir_edit::Text;
+use sabir_policy::Access;
+use sabir_workspace::{Change, Expect, Version, WorkPath, Workspace, WorkspaceError};
 
 use crate::nearest;
 use crate::words::{self, MAX_FILE_BYTES};

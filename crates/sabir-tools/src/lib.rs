@@ -38,7 +38,8 @@
 //! use std::path::PathBuf;
 //! use std::sync::Arc;
 //!
-//! use sabir_agent::{Access, Permit, Registry};
+//! use sabir_agent::{Permit, Registry};
+//! use sabir_policy::Access;
 //! use sabir_call::CallId;
 //! use sabir_tools::{EditTool, Reach, Settings, builtin};
 //! use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};

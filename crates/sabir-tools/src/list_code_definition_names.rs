@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
+use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_policy::Access;
 use sabir_workspace::{EntryKind, ListOptions, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
+use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_policy::Access;
 use sabir_workspace::{EntryKind, ListOptions, Listing, Stop, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,8 +3,7 @@
 //! Nothing is learnt by it: what the model knows of a file stays as it is. A call that would fail has no preview; its arguments are
 //! shown then.
 
-use sabir_workspace::Text;
-use sabir_workspace::edit::{FileAction, Patch, Update};
+use sabir_edit::{FileAction, Patch, Text, Update};
 
 use crate::ground::Ground;
 use crate::words::{self, MAX_FILE_BYTES};

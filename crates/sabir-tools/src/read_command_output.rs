@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
+use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_policy::Access;
 use sabir_workspace::{JobState, Jobs, Line, OutputError, OutputInfo, PageOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress};
-use sabir_workspace::{FileContent, Text, WorkPath, WorkspaceError};
+use sabir_agent::{Permit, Progress};
+use sabir_edit::Text;
+use sabir_policy::Access;
+use sabir_workspace::{FileContent, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress};
-use sabir_workspace::edit;
+use sabir_agent::{Bound, Permit, Progress};
+use sabir_policy::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl BuiltIn for ReplaceInFile {
     }
 
     fn preview(&self, input: &Input) -> Option<String> {
-        preview::of_edit(&self.0, &input.path, |old| Some(edit::apply_blocks(old, &input.diff).ok()?.content))
+        preview::of_edit(&self.0, &input.path, |old| Some(sabir_edit::apply_blocks(old, &input.diff).ok()?.content))
     }
 
     async fn run(self: Arc<Self>, _: &Permit, input: Input, _: Progress<'_>) -> Result<Edits, String> {
@@ -64,6 +64,6 @@ impl BuiltIn for ReplaceInFile {
 
 fn replace(ground: &Ground, input: &Input) -> Result<Edits, String> {
     let file = TextFile::open(ground, ground.target(&input.path)?)?;
-    let edited = edit::apply_blocks(&file.content, &input.diff);
+    let edited = sabir_edit::apply_blocks(&file.content, &input.diff);
     edits::one(ground, file, edited, "block")
 }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Progress, ToolOutput};
-use sabir_workspace::{Encoding, EntryKind, Match, SearchOptions, SearchResult, Stop, Text, WorkPath, WorkspaceError};
+use sabir_agent::{Permit, Progress, ToolOutput};
+use sabir_edit::{Encoding, Text};
+use sabir_policy::Access;
+use sabir_workspace::{EntryKind, Match, SearchOptions, SearchResult, Stop, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! A text file that is to be changed: what it says, and the way back to its bytes.
 
-use sabir_workspace::{Change, Encoding, Expect, NotText, Text, Version, WorkPath, WorkspaceError};
+use sabir_edit::{Encoding, NotText, Text};
+use sabir_workspace::{Change, Expect, Version, WorkPath, WorkspaceError};
 
 use crate::ground::Ground;
 use crate::words::{self, MAX_FILE_BYTES};

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{Access, Bound, Permit, Progress, ToolOutput};
-use sabir_workspace::{Change, Encoding, Expect, FileContent, Text, WorkPath, WorkspaceError};
+use sabir_agent::{Bound, Permit, Progress, ToolOutput};
+use sabir_edit::{Encoding, Text};
+use sabir_policy::Access;
+use sabir_workspace::{Change, Expect, FileContent, WorkPath, WorkspaceError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

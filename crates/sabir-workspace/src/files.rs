@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -34,7 +34,7 @@ mod write;
 
 pub use change::Change;
 pub use list::{Entry, EntryKind, ListOptions, Listing};
-pub(crate) use temp::TEMP_START;
+pub use temp::TEMP_START;
 pub(crate) use walk::{Folder, FolderReader, kind};
 pub use write::Expect;
 
@@ -85,6 +85,13 @@ pub struct FileInfo {
     pub size_bytes: u64,
     /// How many names the file has; more than one means that a write here leaves the other names with the old content.
     pub links: u64,
+}
+
+/// The handle of the workspace folder, which stays the same folder whatever becomes of its name.
+impl AsFd for Workspace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
 }
 
 impl Workspace {

@@ -16,13 +16,13 @@
 //! * [`Jobs`] keep what commands printed, within caps of memory and disk, and run commands in the background, until they are
 //!   stopped or nobody holds the `Jobs` any more.
 //!
-//! What a call is about to change can be kept before, in a store outside of the workspace, and gone back on ([`checkpoint`]).
+//! What a call is about to change can be kept before, in a store outside of the workspace: see `sabir-checkpoint`.
 //!
 //! What may not be seen or changed at all, whoever approved it, is said once ([`Bounds`]) and holds where files are opened.
 //!
-//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`Text`] reads bytes as text and writes
-//! them again without loss, [`edit`] applies edits as models write them to a text, [`unified`] shows what changed. What
-//! commands print is told as plain text, as a screen would show it ([`Captured`]).
+//! What is pure has no part in that: [`WorkPath`] reads the paths that models write, [`unified`] shows what changed. What
+//! commands print is told as plain text, as a screen would show it ([`Captured`]). Bytes as text, and edits as models write
+//! them, are `sabir-edit`'s.
 //!
 //! The crate never reads the environment and never prints. File functions block; call them off the runtime's threads, and give
 //! long ones a [`Stop`]. Linux only, from kernel 5.3 on: subreapers, process handles and `/proc` have no equal elsewhere.
@@ -35,7 +35,7 @@
 //! use std::process::ExitCode;
 //! use std::time::Duration;
 //!
-//! use sabir_workspace::{Command, Expect, Workspace, edit, supervise, unified};
+//! use sabir_workspace::{Command, Expect, Workspace, supervise, unified};
 //!
 //! fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
 //!     // First thing: this program is its own supervisor.
@@ -50,7 +50,7 @@
 //!     let old = workspace.read(&path, 1 << 20)?;
 //!     let text = String::from_utf8(old.bytes)?;
 //!     let diff = "------- SEARCH\nlet x = 1;\n=======\nlet x = 2;\n+++++++ REPLACE\n";
-//!     match edit::apply_blocks(&text, diff) {
+//!     match sabir_edit::apply_blocks(&text, diff) {
 //!         Ok(edited) => {
 //!             workspace.write(&path, edited.content.as_bytes(), Expect::Version(old.version))?;
 //!             println!("{}", unified(&text, &edited.content, &path.to_string()));
@@ -71,10 +71,8 @@
 
 mod bounds;
 mod capture;
-pub mod checkpoint;
 mod command;
 mod diff;
-pub mod edit;
 mod error;
 mod files;
 mod git_config;
@@ -94,7 +92,6 @@ mod shield;
 mod stop;
 pub mod supervise;
 mod terminal;
-mod text;
 mod trust;
 
 pub use bounds::{Bounds, BoundsError};
@@ -102,7 +99,9 @@ pub use capture::Captured;
 pub use command::{Command, CommandOutcome, End, Ending, Stream, default_shell};
 pub use diff::unified;
 pub use error::WorkspaceError;
-pub use files::{Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, Version, Workspace};
+pub use files::{
+    Change, Entry, EntryKind, Expect, FileContent, FileInfo, ListOptions, Listing, TEMP_START, Version, Workspace,
+};
 pub use git_config::{GitConfig, Unreadable};
 pub use jobs::{JobState, Jobs, Lifetime, MAX_JOBS, OutputError, OutputInfo, Ran};
 pub use lines::{Line, PageOptions};
@@ -113,5 +112,4 @@ pub use sandbox::{Confined, Level, Network, Note, Sandbox, Tier, Wall};
 pub use search::{Match, SearchOptions, SearchResult};
 pub use shield::shield;
 pub use stop::{Stop, StopOnDrop};
-pub use text::{Encoding, Legacy, NotInEncoding, NotText, Text};
 pub use trust::{Programs, Standing, Trust, digest};

@@ -60,7 +60,7 @@ impl WorkPath {
     }
 
     /// A path that came out of the workspace's own walks, which yield nothing but inner names.
-    pub(crate) fn from_inside(path: &Path) -> Option<Self> {
+    pub fn from_inside(path: &Path) -> Option<Self> {
         path.components().all(|part| matches!(part, Component::Normal(_))).then(|| Self(path.to_path_buf()))
     }
 

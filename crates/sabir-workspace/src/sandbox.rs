@@ -61,6 +61,7 @@ mod secrets;
 mod stage;
 mod system;
 
+pub use masks::is_mask;
 pub use note::{Note, Wall};
 use order::Stay;
 pub(crate) use order::{Guarded, Order};

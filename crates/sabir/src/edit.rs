@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use sabir_workspace::edit::{self, EditFault, Edited, Format, Hunk, Level};
-use sabir_workspace::{Change, Encoding, Expect, unified};
+use sabir_edit::{EditFault, Edited, Encoding, Format, Hunk, Level};
+use sabir_workspace::{Change, Expect, unified};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -114,16 +114,18 @@ fn plan(arguments: &EditArguments, text: &str) -> Result<Plan, Refusal> {
     };
     match format {
         Format::ApplyPatch => sections::plan(&arguments.file, text),
-        Format::SearchReplace => one_file(&arguments.file, |old, _| edit::apply_blocks(old, text).map_err(faults)),
+        Format::SearchReplace => {
+            one_file(&arguments.file, |old, _| sabir_edit::apply_blocks(old, text).map_err(faults))
+        }
         Format::WholeFile => one_file(&arguments.file, |old, encoding| {
             // The mark belongs to the encoding, which is kept.
             let is_marked = encoding == Encoding::Utf8Mark;
             let content = text.strip_prefix('\u{feff}').filter(|_| is_marked).unwrap_or(text);
-            edit::apply_whole(old, content).map_err(faults)
+            sabir_edit::apply_whole(old, content).map_err(faults)
         }),
         Format::StringReplace => {
             let replacement = arguments::replacement(text).map_err(Refusal::Faults)?;
-            one_file(&arguments.file, |old, _| edit::apply_string(old, &replacement).map_err(faults))
+            one_file(&arguments.file, |old, _| sabir_edit::apply_string(old, &replacement).map_err(faults))
         }
     }
 }

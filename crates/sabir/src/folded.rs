@@ -3,8 +3,8 @@
 //! The model gets it, since its user has allowed that. A screen keeps it for whoever scrolls back, shares the terminal or keeps the log
 //! of a build.
 
-use sabir_agent::policy::names_secrets;
 use sabir_call::{Call, CallId};
+use sabir_policy::names_secrets;
 use serde_json::Value;
 
 use crate::print;

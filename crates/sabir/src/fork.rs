@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use sabir_agent::{Origin, Record, TaskId};
+use sabir_checkpoint::{Goal, Mark, What, name};
 use sabir_journal::Entry;
 use sabir_session::Interactivity;
-use sabir_workspace::checkpoint::{Goal, Mark, What, name};
 
 use crate::cli::{ControlOptions, ForkArguments, PictureOptions, ResumeArguments, TapeOptions};
 use crate::exit::{Exit, Failure};

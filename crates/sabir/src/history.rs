@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
+use sabir_checkpoint::{Caps, Checkpoint, CheckpointError, Checkpoints, Goal, What, name};
 use sabir_workspace::Workspace;
-use sabir_workspace::checkpoint::{Caps, Checkpoint, CheckpointError, Checkpoints, Goal, What, name};
 use serde_json::{Value, json};
 
 use crate::cli::{HistoryArguments, Whole};
@@ -60,9 +60,9 @@ pub(crate) fn diff(arguments: &HistoryArguments) -> Result<Exit, Failure> {
     }
     match arguments.output {
         Whole::Json => {
-            let one = |difference: &sabir_workspace::checkpoint::Difference| -> Result<Value, Failure> {
+            let one = |difference: &sabir_checkpoint::Difference| -> Result<Value, Failure> {
                 let diff = place.checkpoints.diff(std::slice::from_ref(difference)).map_err(failure)?;
-                let words = |node: &Option<_>| node.as_ref().map(sabir_workspace::checkpoint::Node::to_string);
+                let words = |node: &Option<_>| node.as_ref().map(sabir_checkpoint::Node::to_string);
                 let (before, after) = (words(&difference.before), words(&difference.after));
                 Ok(json!({"path": difference.path.to_string_lossy(), "before": before, "after": after, "diff": diff}))
             };

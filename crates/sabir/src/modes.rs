@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sabir_agent::Mode;
+use sabir_policy::Mode;
 use sabir_session::modes::{all, model_of};
 use sabir_workspace::Workspace;
 use serde_json::json;

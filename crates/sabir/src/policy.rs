@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use sabir_agent::policy::{Facts, Judgement, Rules, Shell};
-use sabir_agent::{Access, Beyond, Judge, Record, Verdict};
+use sabir_agent::{Judge, Record};
 use sabir_call::{Call, Part};
+use sabir_policy::{Access, Beyond, Facts, Judgement, Rules, Shell, Verdict};
 use sabir_workspace::Workspace;
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ fn in_words(judgement: &Judgement) -> String {
     }
     for proposal in &judgement.proposals {
         text.push_str(&format!("  to allow this kind from now on: --approve '{proposal}'\n"));
-        text.push_str(&format!("         {}\n", sabir_agent::policy::proposed(proposal).unwrap_or_default()));
+        text.push_str(&format!("         {}\n", sabir_policy::proposed(proposal).unwrap_or_default()));
     }
     text
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
-use sabir_workspace::checkpoint::{Goal, Item, Mark, Node, Plan, Restored, name};
+use sabir_checkpoint::{Goal, Item, Mark, Node, Plan, Restored, name};
 use serde_json::{Value, json};
 
 use crate::cli::{Consent, RestoreArguments, UndoArguments, Whole};

@@ -1,13 +1,13 @@
 //! `switch_mode`: the model's own word for another mode.
 //!
 //! The result of the call is what is remembered: one that is `done` makes the mode of its arguments the task's
-//! ([`Trail`](crate::Trail)). Whether it may is judged by the rules alone (`policy/switch.rs`).
+//! ([`Trail`](crate::Trail)). Whether it may is judged by the rules alone (`sabir-policy`).
 
 use sabir_call::{Call, ToolSpec};
+use sabir_policy::Mode;
 use serde_json::{Value, json};
 
 use super::object;
-use crate::mode::Mode;
 
 /// Switches to another mode.
 pub const SWITCH: &str = "switch_mode";

@@ -6,12 +6,11 @@
 //! approval.
 
 use sabir_call::{Call, CallId};
+use sabir_policy::{Access, Beyond, Judgement, Rules, Verdict};
 
 use crate::control;
 use crate::event::{Proposal, Question, Reply};
-use crate::policy::{self, Judgement, Rules};
-use crate::record::{Judge, Record, Verdict};
-use crate::tool::{Access, Beyond};
+use crate::record::{Judge, Record};
 
 use super::{Effect, Task};
 
@@ -74,7 +73,9 @@ fn proposals(access: &Access, rules: Vec<String>, held: &Rules) -> Vec<Proposal>
     let mut wider = held.clone();
     let mut offered = Vec::new();
     for rule in rules {
-        let Some(words) = policy::proposed(&rule).filter(|_| wider.approve(&rule).is_ok()) else { return Vec::new() };
+        let Some(words) = sabir_policy::proposed(&rule).filter(|_| wider.approve(&rule).is_ok()) else {
+            return Vec::new();
+        };
         offered.push(Proposal { rule, words });
     }
     if wider.decide(access).verdict == Verdict::Allow { offered } else { Vec::new() }
@@ -82,7 +83,7 @@ fn proposals(access: &Access, rules: Vec<String>, held: &Rules) -> Vec<Proposal>
 
 /// Whether all of it can be taken in at a glance.
 fn is_plain(access: &Access) -> bool {
-    let shows = |text: &str| !text.chars().any(|c| c.is_control() || policy::is_deceiving(c));
+    let shows = |text: &str| !text.chars().any(|c| c.is_control() || sabir_policy::is_deceiving(c));
     match access {
         Access::Command { command, beyond, .. } => {
             *beyond == Beyond::Nothing && shows(command) && !command.contains("<<")

@@ -1,12 +1,13 @@
 //! The calls of one turn: each waits, is weighed, perhaps asked about, run, and answered exactly once.
 
 use sabir_call::{Call, CallId, CallResult, Ending, Part};
+use sabir_policy::{Access, Verdict};
 
 use crate::control;
 use crate::event::{Question, Reply};
 use crate::permit::{Bound, Permit, Seal};
-use crate::record::{Answered, Judge, Outcome, Record, Speaker, Verdict};
-use crate::tool::{Access, ToolOutput};
+use crate::record::{Answered, Judge, Outcome, Record, Speaker};
+use crate::tool::ToolOutput;
 
 use super::subtask::Begun;
 use super::{Effect, Task, Words, approval};

@@ -6,11 +6,12 @@
 use std::borrow::Cow;
 
 use sabir_call::{Call, CallId, Ending};
+use sabir_policy::Access;
 use serde_json::Value;
 
 use crate::control;
 use crate::permit::{Bound, Permit, Seal};
-use crate::tool::{Access, Arguments, ToolOutput};
+use crate::tool::{Arguments, ToolOutput};
 
 use super::todos::OpenTodos;
 use super::{Effect, Task};

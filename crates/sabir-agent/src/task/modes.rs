@@ -7,11 +7,11 @@
 
 use sabir_call::{Call, Ending, Prices, ToolSet, nearest};
 use sabir_check::Checker;
+use sabir_policy::{Mode, Verdict};
 
 use crate::control;
 use crate::event::Question;
-use crate::mode::Mode;
-use crate::record::{Judge, Record, Shift, Verdict, When};
+use crate::record::{Judge, Record, Shift, When};
 use crate::trail::Trail;
 
 use super::{Effect, Phase, Task, calls, charge};

@@ -3,10 +3,11 @@
 
 use proptest::prelude::*;
 use sabir_agent::{
-    Access, Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Outfit, Record, Reply,
-    Settings, Shift, SubtaskEnd, Task, ToolOutput, Trail, Verdict, Words, control,
+    Arguments, Attended, Author, Bound, Effect, Input, Judge, OpenTodos, Outcome, Outfit, Record, Reply, Settings,
+    Shift, SubtaskEnd, Task, ToolOutput, Trail, Words, control,
 };
 use sabir_call::{ArgForm, CallId, Cost, Cut, Ending, Event, Image, ModelError, ModelErrorKind, StopReason, Usage};
+use sabir_policy::{Access, Verdict};
 
 use crate::machine::{Machine, settings, start};
 use crate::modes::{in_mode, outfits};

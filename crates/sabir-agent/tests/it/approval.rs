@@ -3,14 +3,10 @@
 //! Each row names the case that it holds. APR-010 (nobody can be asked), APR-007 and the ones about files are held where the tools
 //! and the binary are.
 
-use sabir_agent::policy::{RuleKind, Rules, Shell, decide};
-use sabir_agent::{
-    Access, Attended, Beyond, Bound, Effect, Input, Judge, Outcome, Permit, Question, Record, Reply, Task, ToolOutput,
-    Verdict,
-};
+use sabir_agent::{Attended, Bound, Effect, Input, Judge, Outcome, Permit, Question, Record, Reply, Task, ToolOutput};
+use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, RuleKind, Rules, Shell, Verdict, decide};
 
 use crate::machine::{Machine, settings};
-use crate::policy::facts;
 
 fn rules(all: &[(&str, &str)]) -> Rules {
     let mut rules = Rules::default();
@@ -24,8 +20,21 @@ fn rules(all: &[(&str, &str)]) -> Rules {
     rules
 }
 
+/// A harmless folder with bash.
+fn facts() -> Facts {
+    let repositories = [".", "src"].map(|folder| (folder.to_owned(), Repository::Clean)).to_vec();
+    Facts {
+        shell: Shell::Bash,
+        clean_path: true,
+        root: "/w/proj".to_owned(),
+        repositories,
+        roaming: Roaming::Inside,
+        ..Facts::default()
+    }
+}
+
 fn command(line: &str) -> Access {
-    Access::Command { command: line.to_owned(), facts: facts("plain", Shell::Bash), beyond: Beyond::Nothing }
+    Access::Command { command: line.to_owned(), facts: facts(), beyond: Beyond::Nothing }
 }
 
 fn beyond(line: &str, beyond: Beyond) -> Access {

@@ -1,10 +1,11 @@
 //! What must hold before a completion is accepted: todos, the check, and how often it may fail.
 
 use sabir_agent::{
-    Access, Arguments, Attended, Bound, Effect, Input, OpenTodos, Outcome, Permit, Question, Record, Reply, Settings,
-    Task, ToolOutput,
+    Arguments, Attended, Bound, Effect, Input, OpenTodos, Outcome, Permit, Question, Record, Reply, Settings, Task,
+    ToolOutput,
 };
 use sabir_call::{CallResult, Ending};
+use sabir_policy::Access;
 use serde_json::json;
 
 use crate::machine::{Machine, settings};
@@ -25,7 +26,7 @@ fn with_todos(attended: Attended) -> Settings {
 fn checked(attended: Attended) -> Settings {
     let mut settings = settings(attended);
     // Nothing is approved: the check is the user's own.
-    settings.rules = sabir_agent::Rules::default();
+    settings.rules = sabir_policy::Rules::default();
     let arguments = Arguments::from_iter([("command".to_owned(), json!("make test"))]);
     settings.completion.check = Some(("run".to_owned(), arguments));
     settings

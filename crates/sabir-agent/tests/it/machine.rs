@@ -1,14 +1,15 @@
 //! A machine on a bench: inputs by hand, everything that it asked for written down.
 
 use sabir_agent::{
-    Access, Answered, Attended, Bound, Conditions, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply,
-    Rules, Settings, Start, Task, TaskId, ToolOutput, control,
+    Answered, Attended, Bound, Conditions, Effect, Input, Limits, Outcome, Permit, Question, Record, Reply, Settings,
+    Start, Task, TaskId, ToolOutput, control,
 };
 use sabir_call::dialect::{CLINE, Selection};
 use sabir_call::{
     CallId, CallResult, Event, ModelError, ModelErrorKind, Part, Prices, Prompted, Protocol, Role, Sink, ToolSet,
     ToolSpec,
 };
+use sabir_policy::{Access, Rules};
 use serde_json::json;
 
 /// Three tools: `look` reads, `touch` writes, `new_task` hands on.

@@ -21,7 +21,6 @@ mod machine;
 mod modes;
 mod order;
 mod panics;
-mod policy;
 mod shown;
 mod story;
 mod subtasks;

@@ -1,9 +1,10 @@
 //! Switching modes in the machine: when what holds, whose word counts, and that a replay comes to the same.
 
 use sabir_agent::{
-    Attended, Effect, Input, Limits, Mode, Outfit, Question, Record, Reply, Settings, Shift, Task, Trail, When,
+    Attended, Effect, Input, Limits, Outfit, Question, Record, Reply, Settings, Shift, Task, Trail, When,
 };
 use sabir_call::{CallId, Event, Prices, ToolSet};
+use sabir_policy::Mode;
 
 use crate::machine::{Machine, settings, start, tools};
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{
-    Access, Arguments, Attended, Cancel, Driver, Outcome, Progress, Question, Record, Registry, Reply, Store,
-    StoreError, Task, TaskEvent, Tool, ToolOutput, ToolWork, User,
+    Arguments, Attended, Cancel, Driver, Outcome, Progress, Question, Record, Registry, Reply, Store, StoreError, Task,
+    TaskEvent, Tool, ToolOutput, ToolWork, User,
 };
 use sabir_call::dialect::Selection;
 use sabir_call::{Answer, Cut, Event, Model, Part, Prompted, Request, Sink, ToolSpec};
+use sabir_policy::Access;
 use serde_json::json;
 
 use crate::machine::{settings, start};

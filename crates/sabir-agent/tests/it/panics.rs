@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use sabir_agent::{
-    Access, Arguments, Attended, Cancel, Driver, Outcome, Progress, Registry, Task, Tool, ToolOutput, ToolWork,
-};
+use sabir_agent::{Arguments, Attended, Cancel, Driver, Outcome, Progress, Registry, Task, Tool, ToolOutput, ToolWork};
 use sabir_call::dialect::Selection;
 use sabir_call::{Answer, Cut, Ending, Event, Model, Part, Prompted, Request, Sink, ToolSpec};
+use sabir_policy::Access;
 use serde_json::json;
 
 use crate::machine::{settings, start};

@@ -1,7 +1,8 @@
 //! What the user shows, and compactions that he asks for, at any moment.
 
-use sabir_agent::{Access, Attended, Bound, Compaction, Effect, Input, Record, Reply, Task, ToolOutput, Words};
+use sabir_agent::{Attended, Bound, Compaction, Effect, Input, Record, Reply, Task, ToolOutput, Words};
 use sabir_call::{Event, Image, Message, Part, Role};
+use sabir_policy::Access;
 
 use crate::machine::{Machine, settings};
 

@@ -133,7 +133,7 @@ fn a_crash_between_answer_and_refusal_runs_nothing() {
 #[test]
 fn nobody_to_ask_means_no() {
     let mut strict = settings(Attended::No);
-    strict.rules = sabir_agent::Rules::default();
+    strict.rules = sabir_policy::Rules::default();
     let mut machine = Machine::new(strict);
     machine.answer(TOUCH);
     machine.work(false);
@@ -147,7 +147,7 @@ fn nobody_to_ask_means_no() {
 #[test]
 fn a_user_approves_refuses_and_reviews() {
     let mut asking = settings(Attended::Yes);
-    asking.rules = sabir_agent::Rules::default();
+    asking.rules = sabir_policy::Rules::default();
     let mut machine = Machine::new(asking);
     machine.answer(TOUCH);
     machine.work(false);
@@ -353,7 +353,7 @@ fn a_call_that_is_refused_or_denied_skips_no_other() {
     let (other, todo) =
         ("<look>\n<path>b</path>\n</look>", "<update_todo_list>\n<todos>none</todos>\n</update_todo_list>");
     let mut strict = settings(Attended::No);
-    strict.rules = sabir_agent::Rules::default();
+    strict.rules = sabir_policy::Rules::default();
     let mut machine = Machine::new(strict);
     machine.answer(&format!("{bad}\n{LOOK}\n{TOUCH}\n{todo}\n{other}\n{cut}"));
     machine.work(false);
@@ -375,7 +375,7 @@ fn what_cannot_be_judged_is_never_run() {
     let Effect::Weigh(call) = machine.open.remove(0) else { panic!() };
     machine.step(Input::Weighed(
         call,
-        sabir_agent::Access::Invalid { reason: "no such place".to_owned() },
+        sabir_policy::Access::Invalid { reason: "no such place".to_owned() },
         Bound::default(),
     ));
     assert_eq!(machine.results(), ["touch failed"]);

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::{self, Delegation};
 use sabir_agent::{
-    Access, Arguments, Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit,
-    Progress, Record, Registry, Rules, Settings, SubtaskEnd, Task, TaskId, Tool, ToolOutput, ToolWork, Totals,
+    Arguments, Attended, Bound, Cancel, Completed, Effect, Heard, Input, OpenTodos, Origin, Outcome, Permit, Progress,
+    Record, Registry, Settings, SubtaskEnd, Task, TaskId, Tool, ToolOutput, ToolWork, Totals,
 };
 use sabir_call::{CallId, Ending, Message, ModelErrorKind, ToolSet, ToolSpec, Usage};
+use sabir_policy::{Access, Rules};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::machine::{Machine, settings, start, tools};
@@ -278,7 +279,7 @@ fn work(machine: &mut Machine, mut output: impl FnMut(&CallId) -> Option<ToolOut
         match machine.open.remove(0) {
             Effect::Weigh(call) => {
                 let subtask = machine.task.call(&call).unwrap().name == control::SUBTASK;
-                let access = if subtask { sabir_agent::Access::Nothing } else { machine.access(&call) };
+                let access = if subtask { sabir_policy::Access::Nothing } else { machine.access(&call) };
                 machine.step(Input::Weighed(call, access, Bound::default()));
             }
             Effect::Run(permit) => match output(&permit.call) {

@@ -1,7 +1,8 @@
 //! What the user says while the task works: where it stands, what it gives up, and what it never does.
 
-use sabir_agent::{Attended, Effect, Input, Outcome, Question, Record, Reply, Rules, Settings, Task, When};
+use sabir_agent::{Attended, Effect, Input, Outcome, Question, Record, Reply, Settings, Task, When};
 use sabir_call::{Part, Role};
+use sabir_policy::Rules;
 
 use crate::machine::{Machine, settings};
 

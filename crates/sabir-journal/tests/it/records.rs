@@ -3,11 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::{any, proptest};
-use sabir_agent::{Answered, Check, Failed, Judge, Outcome, Record, Store, TaskId, Verdict};
+use sabir_agent::{Answered, Check, Failed, Judge, Outcome, Record, Store, TaskId};
 use sabir_call::{
     Call, CallId, CallResult, Cost, Dollars, Ending, Fault, FaultKind, Opaque, Part, Span, StopReason, Usage,
 };
 use sabir_journal::{Journal, JournalError, read};
+use sabir_policy::Verdict;
 use serde_json::{Map, Value, json};
 
 use crate::{Place, clock, records_of, said, started};

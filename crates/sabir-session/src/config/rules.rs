@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sabir_agent::policy::{RuleKind, Rules};
+use sabir_policy::{RuleKind, Rules};
 use serde::Deserialize;
 
 use super::meaning;

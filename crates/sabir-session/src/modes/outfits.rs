@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sabir_agent::{Mode, Outfit};
+use sabir_agent::Outfit;
 use sabir_call::{Prices, Protocol};
+use sabir_policy::Mode;
 use sabir_workspace::{Bounds, Workspace};
 use serde::{Deserialize, Serialize};
 

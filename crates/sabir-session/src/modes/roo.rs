@@ -8,7 +8,7 @@
 //! `edit`, `browser`, `command`, `mcp` and `modes`, with `fileRegex` for `edit`. Unsupported: look-around in
 //! `fileRegex`.
 
-use sabir_agent::{FilePattern, Group, Mode};
+use sabir_policy::{FilePattern, Group, Mode};
 use sabir_workspace::{Workspace, WorkspaceError};
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! What was read, and how a model is shown it.
 
 use sabir_agent::ToolOutput;
-use sabir_workspace::Encoding;
+use sabir_edit::Encoding;
 
 use crate::picture::Picture;
 use crate::words::{MAX_FILE_BYTES, bytes};

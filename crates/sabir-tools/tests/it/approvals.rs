@@ -5,12 +5,12 @@ use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
 use std::pin::Pin;
 
-use sabir_agent::policy::Rules;
 use sabir_agent::{
     Attended, Cancel, Driver, Limits, Outcome, Question, Record, Reply, Settings, Start, Store, StoreError, Task,
     TaskEvent, TaskId, User,
 };
 use sabir_call::{Answer, Event, Model, Part, Prices, Protocol, Request, Sink};
+use sabir_policy::Rules;
 use serde_json::{Value, json};
 
 use crate::{Place, object};

@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use sabir_agent::{Access, Permit};
+use sabir_agent::Permit;
 use sabir_call::CallId;
+use sabir_policy::Access;
 use sabir_tools::Reach;
 use serde_json::json;
 

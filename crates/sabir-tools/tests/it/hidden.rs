@@ -1,6 +1,6 @@
 //! What the model is told of what the user keeps from it.
 
-use sabir_agent::Access;
+use sabir_policy::Access;
 use sabir_workspace::Bounds;
 use serde_json::json;
 

@@ -16,7 +16,8 @@ mod walls;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sabir_agent::{Access, Permit, Registry, ToolOutput};
+use sabir_agent::{Permit, Registry, ToolOutput};
+use sabir_policy::Access;
 use sabir_tools::{EditTool, Reach, Settings, builtin};
 use sabir_workspace::{Bounds, Jobs, Level, Lifetime, Sandbox, Workspace};
 use serde_json::{Map, Value};

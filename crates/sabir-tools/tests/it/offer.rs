@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use sabir_agent::Access;
 use sabir_call::dialect::dialects;
 use sabir_call::{Lesson, Parallel, ToolChoice};
+use sabir_policy::Access;
 use sabir_tools::EditTool;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 
 use rustix::fs::{Mode, OFlags};
-use sabir_agent::Access;
+use sabir_policy::Access;
 use serde_json::{Value, json};
 
 use crate::Place;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::RenameFlags;
 use sabir_agent::{Permit, Registry};
+use sabir_checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
 use sabir_tools::{EditTool, Reach, Settings, builtin};
-use sabir_workspace::checkpoint::{Caps, Checkpoints, Goal, Mark, Scope};
 use sabir_workspace::{Bounds, Jobs, Level, Lifetime, Sandbox, Workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;

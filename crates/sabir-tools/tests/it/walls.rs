@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use sabir_agent::{Access, Beyond, Permit};
+use sabir_agent::Permit;
 use sabir_call::CallId;
+use sabir_policy::{Access, Beyond};
 use sabir_workspace::{Level, Network, Sandbox};
 use serde_json::{Value, json};
 use tempfile::TempDir;

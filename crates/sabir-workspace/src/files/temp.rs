@@ -18,7 +18,7 @@ use super::attributes::Attributes;
 use super::{HASHED_BYTES, Version, Workspace};
 
 /// The start of the names of temporary files; the process id and a number follow.
-pub(crate) const TEMP_START: &str = ".sabir-tmp-";
+pub const TEMP_START: &str = ".sabir-tmp-";
 const MAX_SWEPT: usize = 4096;
 static NEXT_TEMP: AtomicU64 = AtomicU64::new(0);
 
@@ -83,7 +83,7 @@ impl Drop for Temp {
 
 impl Workspace {
     /// Removes temporary files of processes that are gone, once for each folder. What cannot be removed is left: it harms nobody.
-    pub(crate) fn sweep(&self, parent: &Path, folder: BorrowedFd<'_>) {
+    pub fn sweep(&self, parent: &Path, folder: BorrowedFd<'_>) {
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.len() >= MAX_SWEPT {
             swept.clear();

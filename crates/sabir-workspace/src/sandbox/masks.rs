@@ -206,7 +206,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether this name in a folder is a mask: nothing that belongs to the user, and gone when the command is.
-pub(crate) fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
+pub fn is_mask(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
     // All but a few names are told apart without a look at the disk.
     let is_name = |(masked, _): &(&str, Kind)| masked.split('/').any(|part| part.as_bytes() == name.as_bytes());
     MASKED.iter().any(is_name)

@@ -4,7 +4,6 @@
 
 mod bounds;
 mod changes;
-mod checkpoints;
 mod commands;
 mod faults;
 mod files;

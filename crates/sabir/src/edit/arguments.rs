@@ -1,7 +1,7 @@
 //! The JSON object that says which string is replaced by which: the names of the common tools mean the same.
 
 use sabir_call::type_of;
-use sabir_workspace::edit::Replacement;
+use sabir_edit::Replacement;
 use serde_json::{Map, Value};
 
 use super::Fault;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sabir_workspace::edit::{FileAction, FilePatch, Patch, Update};
-use sabir_workspace::{Change, Encoding, Expect, WorkPath};
+use sabir_edit::{Encoding, FileAction, FilePatch, Patch, Update};
+use sabir_workspace::{Change, Expect, WorkPath};
 
 use super::target::{Held, Target, failure};
 use super::{Fault, Plan, Refusal, Shown, encoded, expected, faults};

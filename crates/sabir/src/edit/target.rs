@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sabir_workspace::{Text, Version, WorkPath, Workspace, WorkspaceError};
+use sabir_edit::Text;
+use sabir_workspace::{Version, WorkPath, Workspace, WorkspaceError};
 
 use super::Refusal;
 use crate::exit::Failure;

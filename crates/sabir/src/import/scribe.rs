@@ -281,9 +281,10 @@ fn passed(call: CallId) -> Check {
 mod tests {
     use std::collections::BTreeMap;
 
-    use sabir_agent::{Attended, Conditions, Limits, Origin, Rules, Settings, Start, Task, TaskId};
+    use sabir_agent::{Attended, Conditions, Limits, Origin, Settings, Start, Task, TaskId};
     use sabir_call::{Prices, Protocol, Role, ToolSet};
     use sabir_check::Repairs;
+    use sabir_policy::Rules;
     use serde_json::json;
 
     use super::*;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use sabir_agent::{Judge, Record, Store, TaskId, Verdict};
+use sabir_agent::{Judge, Record, Store, TaskId};
 use sabir_journal::Journal;
+use sabir_policy::Verdict;
 use sabir_testkit::ScriptedProvider;
 use serde_json::{Value, json};
 

@@ -7,13 +7,14 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use sabir_agent::{
     Answered, Author, Bound, Check, Compacted, Failed, Fragment, FragmentKind, Judge, Moment, Outcome, Proposal,
-    Question, Record, Seal, Shift, Speaker, Start, SubtaskEnd, TaskEvent, TaskId, Verdict, When, Why,
+    Question, Record, Seal, Shift, Speaker, Start, SubtaskEnd, TaskEvent, TaskId, When, Why,
 };
 use sabir_call::{
     ArgForm, Call, CallId, CallResult, Certainty, Cost, Cut, Dollars, Ending, Event, Fault, FaultKind, Image, Mark,
     MarkRole, ModelErrorKind, Opaque, Origin, Part, Protocol, Severity, Span, StopReason, Usage,
 };
 use sabir_check::Repair;
+use sabir_policy::Verdict;
 use sabir_testkit::{Reply, Script};
 use serde_json::{Value, json};
 

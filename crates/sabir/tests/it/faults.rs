@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sabir_agent::{
-    Attended, Cancel, Driver, Instructions, Limits, Outcome, Question, Record, Registry, Reply as Answer, Rules,
-    Settings, Start, Store, StoreError, Task, TaskEvent, User,
+    Attended, Cancel, Driver, Instructions, Limits, Outcome, Question, Record, Registry, Reply as Answer, Settings,
+    Start, Store, StoreError, Task, TaskEvent, User,
 };
 use sabir_call::StopReason;
 use sabir_model::{Cassette, HttpModel};
+use sabir_policy::Rules;
 use sabir_testkit::{Reply, Script, Trouble};
 use sabir_wire::Head;
 use sabir_workspace::{Jobs, Level, Lifetime, Sandbox, Workspace};

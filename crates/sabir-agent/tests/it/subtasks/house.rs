@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 
 use sabir_agent::control::Delegation;
 use sabir_agent::{
-    Access, Arguments, Attended, Cancel, Child, Completed, Driver, Heard, Household, Limits, NewTask, Opened, Origin,
-    Outcome, Permit, Progress, Question, Record, Registry, Reply, Settings, Start, Store, StoreError, Task, TaskEvent,
-    TaskId, Tool, ToolOutput, ToolWork, User,
+    Arguments, Attended, Cancel, Child, Completed, Driver, Heard, Household, Limits, NewTask, Opened, Origin, Outcome,
+    Permit, Progress, Question, Record, Registry, Reply, Settings, Start, Store, StoreError, Task, TaskEvent, TaskId,
+    Tool, ToolOutput, ToolWork, User,
 };
 use sabir_call::dialect::Selection;
 use sabir_call::{
     Answer, CallId, Cut, Event, Message, Model, ModelError, ModelErrorKind, Part, Prompted, Request, Sink, ToolSpec,
 };
+use sabir_policy::Access;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

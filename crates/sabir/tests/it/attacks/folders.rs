@@ -9,8 +9,8 @@ use tempfile::TempDir;
 /// Lays the folders out; one text, so that what is tried by hand is what is tested.
 const SCRIPT: &str = include_str!("folders.sh");
 const CASES: [&str; 2] = [
-    include_str!("../../../../sabir-agent/tests/it/policy/cases.txt"),
-    include_str!("../../../../sabir-agent/tests/it/policy/more.txt"),
+    include_str!("../../../../sabir-policy/tests/it/cases.txt"),
+    include_str!("../../../../sabir-policy/tests/it/more.txt"),
 ];
 
 /// A line of the tables.

@@ -1,0 +1,61 @@
+//! The helper of the tests: `checkpoint-probe FOLDER STORE TASK ROUNDS` changes files with checkpoints around, and goes back now
+//! and then.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use sabir_checkpoint::{Caps, CheckpointError, Checkpoints, Goal, Mark, Scope};
+use sabir_workspace::{Expect, Workspace};
+
+fn main() -> ExitCode {
+    match checkpoints(std::env::args_os().skip(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Files of one line, again and again, so that a mixture of two versions shows.
+fn checkpoints(mut args: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut next = || args.next().ok_or("an argument is missing");
+    let workspace = Arc::new(Workspace::open(Path::new(&next()?))?);
+    let (store, task) = (next()?, next()?.into_string().map_err(|_| "no text")?);
+    let rounds: u64 = next()?.to_str().ok_or("no text")?.parse()?;
+    let caps = Caps { store_bytes: 1 << 20, ..Caps::default() };
+    let checkpoints = Checkpoints::new(store.into(), Arc::clone(&workspace), caps, Vec::new());
+    let stop = AtomicBool::new(false);
+    for round in 0..rounds {
+        let time_ms = 4_000_000_000_000 + round;
+        let mark = || Mark { task: task.clone(), call: round.to_string(), time_ms, ..Mark::default() };
+        let path = workspace.path(&format!("{task}/{}", round % 7))?;
+        let scope = if round.is_multiple_of(4) { Scope::All } else { Scope::Files(vec![path.clone()]) };
+        let id = checkpoints.take(mark(), &scope, &stop)?;
+        workspace.write(
+            &path,
+            format!("{task} {} {round}\n", std::process::id()).repeat(1500).as_bytes(),
+            Expect::Any,
+        )?;
+        checkpoints.seal(id, time_ms, &stop)?;
+        if round % 10 == 9 {
+            let goal = Goal::Last(2);
+            loop {
+                let back =
+                    checkpoints.plan(&task, &goal).and_then(|plan| checkpoints.restore(&plan, &goal, mark(), true));
+                match back {
+                    // Another process may change what was planned for.
+                    Err(CheckpointError::Stale) => {}
+                    // The store is small, and others need it too.
+                    Err(CheckpointError::Pruned { .. } | CheckpointError::NoTask { .. }) | Ok(_) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    Ok(())
+}

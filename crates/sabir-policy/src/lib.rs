@@ -1,0 +1,571 @@
+//! Policy: a pure function from what a call would touch to a verdict with its reason.
+//!
+//! What cannot be judged is asked about or denied, never allowed (law 8). Reading inside the workspace is allowed, reading outside
+//! of it is denied (the tools cannot reach there), all else asks; rules of the user's widen or narrow that. Where nobody can be
+//! asked, asking means denying.
+//!
+//! Commands are parsed, and every part of them is judged by a grammar of what is *allowed* for the programs that are known:
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `access.rs`, `verdict.rs` | what a call would touch; what is said of it |
+//! | `mode.rs`, `switch.rs` | modes, which only take away, and when one may be left for another |
+//! | `facts.rs` | what has to be known of the place: shell, search path, repositories |
+//! | `line.rs` | the gate before the parser: length, control characters, depth |
+//! | `word.rs`, `braces.rs` | what is certain of a word before the shell expands it |
+//! | `judge.rs`, `simple.rs`, `wrappers.rs`, `feed.rs` | the walk: lists, loops, redirections, pipes, commands that run commands |
+//! | `grammar.rs`, `programs.rs`, `scripts.rs`, `find.rs`, `git.rs` | what is allowed of each program |
+//! | `named.rs` | the programs and files that a line depends on |
+//! | `place.rs`, `paths.rs` | whether a path stays inside the workspace; which paths a command names |
+//! | `pattern.rs`, `kinds.rs`, `grave.rs` | the user's rules, what can be approved once, what is always asked about |
+//!
+//! Architecture invariant: nothing in here reads a transcript. The model has no say in its own approval.
+//!
+//! The crate touches nothing: no file, process, environment or clock. The caller gathers [`Facts`] about the place ([`needs`]
+//! names those that a command line depends on) and acts on the [`Judgement`].
+//!
+//! ```
+//! use sabir_policy::{Access, Beyond, Facts, Rules, Verdict};
+//!
+//! let mut rules = Rules::default();
+//! rules.approve("kind=cargo")?;
+//!
+//! // The search path holds no folder that others may write to.
+//! let facts = Facts { clean_path: true, ..Facts::default() };
+//! let judge = |line: &str| {
+//!     let command = line.to_owned();
+//!     rules.decide(&Access::Command { command, facts: facts.clone(), beyond: Beyond::Nothing })
+//! };
+//!
+//! // Known to only read: no rule is needed.
+//! assert_eq!(judge("ls -l src | head").verdict, Verdict::Allow);
+//! // Approved by the rule above.
+//! assert_eq!(judge("cargo test").verdict, Verdict::Allow);
+//! // Every part of a line is judged, however it is hidden.
+//! let hidden = judge("ls $(rm -rf build)");
+//! assert_eq!(hidden.verdict, Verdict::Ask);
+//! assert!(hidden.reason.contains("rm -rf build"), "{}", hidden.reason);
+//! # Ok::<(), sabir_policy::RuleError>(())
+//! ```
+
+mod access;
+mod braces;
+mod facts;
+mod feed;
+mod find;
+mod git;
+mod grammar;
+mod grave;
+mod judge;
+mod kinds;
+mod line;
+mod mode;
+mod named;
+mod paths;
+mod pattern;
+mod place;
+mod programs;
+mod scripts;
+mod simple;
+mod switch;
+mod verdict;
+mod word;
+mod wrappers;
+
+use std::sync::Arc;
+
+pub use access::{Access, Beyond};
+pub use facts::{Facts, Needs, Repository, Roaming, Shell};
+use feed::Feed;
+use judge::{Finding, Judge, Part, Scope};
+pub use line::is_deceiving;
+pub use mode::{FilePattern, Group, Mode};
+pub use named::{Named, named};
+use pattern::{Pattern, Reach, glob};
+pub use place::names_secrets;
+pub use verdict::Verdict;
+use word::Word;
+
+/// What the user has approved, wants to be asked about, and has forbidden in advance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Writing inside the workspace, protected paths excepted.
+    edits: bool,
+    /// Any command, grave ones excepted.
+    commands: bool,
+    /// The network, for commands that a sandbox keeps from it.
+    network: bool,
+    /// Whether every write is asked about, whatever allows it, and why.
+    wary: Option<String>,
+    /// What may be done at all.
+    mode: Option<Arc<Mode>>,
+    /// The modes that a task may switch to.
+    modes: Vec<String>,
+    /// These very command lines.
+    exact: Vec<String>,
+    allow: Vec<Pattern>,
+    ask: Vec<Pattern>,
+    deny: Vec<Pattern>,
+}
+
+/// What a rule does with what it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleKind {
+    /// It needs no question.
+    Allow,
+    /// It needs one, whatever else allows it.
+    Ask,
+    /// It is not done.
+    Deny,
+}
+
+/// A rule that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// Of what is approved as a whole.
+    #[error(
+        "`{0}` is no approval rule: use `reads`, `edits`, `commands`, `network`, `all`, `none`, `command=LINE` for one exact command \
+         line, `host=NAME` for documents of one host, `mcp=SERVER/TOOL` for tools of a server, `mode=NAME` for a switch to a mode, or \
+         `kind=NAME` for a kind of command, as `sabir policy explain` proposes it"
+    )]
+    Approval(String),
+    /// Of a pattern.
+    #[error(
+        "`{0}` is no rule: write the words of a command (`git log **`: `*` is one word, `**` at the end any number; the program \
+         itself must be named), `kind=NAME`, `path=GLOB` (without `..`), `host=NAME` or `mcp=SERVER/TOOL` (to allow, the server must be \
+         named)"
+    )]
+    Pattern(String),
+}
+
+/// A verdict and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, in words for the user.
+    pub reason: String,
+    /// Whether it is allowed because it is known to only read: no rule and no approval had a part in it.
+    pub only_reads: bool,
+    /// The parts of a command, in the order in which they were judged. Empty for all else.
+    pub segments: Vec<Segment>,
+    /// Approval rules that are narrow and would answer the question from now on: one for each part that asks. Empty where one
+    /// of them has none.
+    pub proposals: Vec<String>,
+}
+
+/// A part of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The part, as it was written but for blanks.
+    pub command: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// Why.
+    pub reason: String,
+}
+
+/// What one of the [`Judgement::proposals`] would allow, in words.
+pub fn proposed(rule: &str) -> Option<String> {
+    if rule == "edits" {
+        return Some("changes of files in the workspace, but for protected ones".to_owned());
+    }
+    if let Some(host) = rule.strip_prefix("host=") {
+        return Some(format!("documents of {host}"));
+    }
+    kinds::find(rule.strip_prefix("kind=")?).map(kinds::Kind::words)
+}
+
+/// Judges an access by rules.
+pub fn decide(rules: &Rules, access: &Access) -> Judgement {
+    rules.decide(access)
+}
+
+/// What has to be known to judge a command besides these facts.
+pub fn needs(command: &str, facts: &Facts) -> Needs {
+    let rules = Rules::default();
+    let mut judge = Judge { touched: Some(Vec::new()), ..Judge::new(&rules, facts) };
+    judge.line(command, &mut Scope::new());
+    Needs { repositories: judge.wanted, paths: judge.touched.unwrap_or_default(), roams: judge.roams }
+}
+
+impl Rules {
+    /// Adds a rule: `reads` and `none` (nothing beyond reading), `edits`, `commands`, `all` (both), `network`, `command=LINE`,
+    /// `host=NAME`, `kind=NAME`, `mcp=SERVER/TOOL`, `mode=NAME`.
+    ///
+    /// # Errors
+    /// Any other word, named in the error.
+    pub fn approve(&mut self, rule: &str) -> Result<(), RuleError> {
+        let wrong = || RuleError::Approval(rule.to_owned());
+        match rule.split_once('=') {
+            Some(("command", line)) if !line.trim().is_empty() => self.exact.push(line.trim().to_owned()),
+            Some(("mode", name)) if !name.trim().is_empty() => {
+                self.modes.push(Mode::usual_name(name.trim()).to_owned())
+            }
+            Some(("host" | "kind" | "mcp", name)) if !name.trim().is_empty() => {
+                self.add(RuleKind::Allow, rule).map_err(|_| wrong())?;
+            }
+            _ => match rule {
+                "reads" | "none" => {}
+                "edits" => self.edits = true,
+                "commands" => self.commands = true,
+                "network" => self.network = true,
+                "all" => (self.edits, self.commands) = (true, true),
+                _ => return Err(wrong()),
+            },
+        }
+        Ok(())
+    }
+
+    /// Adds a rule of patterns: the words of a command (`cargo test **`), `kind=NAME`, `path=GLOB`, `host=NAME` or
+    /// `mcp=SERVER/TOOL`.
+    ///
+    /// # Errors
+    /// A pattern that names no program, or cannot be read.
+    pub fn add(&mut self, kind: RuleKind, pattern: &str) -> Result<(), RuleError> {
+        let read = Pattern::read(pattern).filter(|read| kind != RuleKind::Allow || !read.is_any_server());
+        let read = read.ok_or_else(|| RuleError::Pattern(pattern.to_owned()))?;
+        match kind {
+            RuleKind::Allow => self.allow.push(read),
+            RuleKind::Ask => self.ask.push(read),
+            RuleKind::Deny => self.deny.push(read),
+        }
+        Ok(())
+    }
+
+    /// These rules within a mode: what it does not have is denied, whatever allows it.
+    #[must_use]
+    pub fn within(self, mode: Mode) -> Self {
+        Self { mode: Some(Arc::new(mode)), ..self }
+    }
+
+    /// The mode that they are within; none is one without limits.
+    pub fn mode(&self) -> Option<&Mode> {
+        self.mode.as_deref()
+    }
+
+    /// These rules where nothing is written unasked, and why that is.
+    #[must_use]
+    pub fn asking_to_write(self, because: impl Into<String>) -> Self {
+        Self { wary: Some(because.into()), ..self }
+    }
+
+    /// The paths that are denied, as globs.
+    pub fn denied_paths(&self) -> impl Iterator<Item = &str> {
+        self.deny.iter().filter_map(|rule| if let Pattern::Path(glob) = rule { Some(glob.as_str()) } else { None })
+    }
+
+    /// Whether anything here may say something of a command.
+    fn speaks_of_commands(&self) -> bool {
+        let rules = [&self.allow, &self.ask, &self.deny];
+        self.commands || self.network || !self.exact.is_empty() || rules.iter().any(|rules| !rules.is_empty())
+    }
+
+    /// Whether a rule denies paths or asks about them.
+    fn speaks_of_paths(&self) -> bool {
+        self.deny.iter().chain(&self.ask).any(|rule| matches!(rule, Pattern::Path(_)))
+    }
+
+    /// Judges an access.
+    pub fn decide(&self, access: &Access) -> Judgement {
+        if let Some(reason) = self.mode.as_ref().and_then(|mode| mode.forbids(access)) {
+            return judged(Verdict::Deny, &reason);
+        }
+        let host = |url: &str, rules: &[Pattern]| {
+            let host = host_of(url);
+            rules.iter().any(|rule| matches!(rule, Pattern::Host(name) if host.as_ref() == Some(name)))
+        };
+        match access {
+            Access::Nothing => judged(Verdict::Allow, "touches nothing"),
+            // The machine answers such a call itself and never runs it.
+            Access::Invalid { reason } => judged(Verdict::Deny, reason),
+            Access::Read { path, outside } => self.read(path, *outside),
+            Access::Write { path, protected } => self.write(path, protected.as_deref()),
+            Access::Command { command, facts, beyond } => self.command(command, facts, *beyond),
+            Access::Fetch { url } if host(url, &self.deny) => judged(Verdict::Deny, "a rule forbids this host"),
+            Access::Fetch { url } if host(url, &self.ask) => {
+                judged(Verdict::Ask, "fetches from a host that a rule asks about")
+            }
+            Access::Fetch { url } if host(url, &self.allow) => judged(Verdict::Allow, "this host is approved"),
+            Access::Fetch { url } => Judgement {
+                proposals: host_of(url).into_iter().map(|host| format!("host={host}")).collect(),
+                ..judged(Verdict::Ask, "fetches a document from the network")
+            },
+            Access::Server { server, tool } => self.server(server, tool),
+            Access::Several(all) => self.strictest(all),
+        }
+    }
+
+    fn server(&self, server: &str, tool: &str) -> Judgement {
+        let any = |rules: &[Pattern]| rules.iter().any(|rule| rule.means_tool(server, tool));
+        match (any(&self.deny), any(&self.ask), any(&self.allow)) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this tool"),
+            (_, true, _) => {
+                judged(Verdict::Ask, &format!("calls {tool} of the server {server}, which a rule asks about"))
+            }
+            (.., true) => judged(Verdict::Allow, "this tool is approved"),
+            _ => {
+                let proposals = vec![format!("mcp={server}/{tool}")];
+                let asked = judged(Verdict::Ask, &format!("calls the tool {tool} of the server {server}"));
+                Judgement { proposals, ..asked }
+            }
+        }
+    }
+
+    fn read(&self, path: &str, outside: bool) -> Judgement {
+        if outside {
+            // Named, because a call may read many.
+            let reason = format!("`{path}` lies outside of the workspace, where the tools cannot reach");
+            return judged(Verdict::Deny, &reason);
+        }
+        match (on_path(&self.deny, path), on_path(&self.ask, path), place::secret(path)) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => judged(Verdict::Ask, "reads a path that a rule asks about"),
+            (.., Some(why)) if !on_path(&self.allow, path) => judged(Verdict::Ask, &format!("reads a file that {why}")),
+            _ => judged(Verdict::Allow, "reads inside the workspace"),
+        }
+    }
+
+    fn write(&self, path: &str, protected: Option<&str>) -> Judgement {
+        match (on_path(&self.deny, path), on_path(&self.ask, path), protected) {
+            (true, ..) => judged(Verdict::Deny, "a rule forbids this path"),
+            (_, true, _) => judged(Verdict::Ask, "writes a path that a rule asks about"),
+            (.., Some(reason)) => judged(Verdict::Ask, &format!("writes a protected path: {reason}")),
+            _ if self.wary.is_some() => {
+                judged(Verdict::Ask, &format!("writes a file: {}", self.wary.as_deref().unwrap_or_default()))
+            }
+            _ if self.edits => judged(Verdict::Allow, "edits are approved"),
+            _ if on_path(&self.allow, path) => judged(Verdict::Allow, "edits of this path are approved"),
+            _ => Judgement { proposals: vec!["edits".to_owned()], ..judged(Verdict::Ask, "writes a file") },
+        }
+    }
+
+    fn command(&self, command: &str, facts: &Facts, beyond: Beyond) -> Judgement {
+        let mut judge = Judge::new(self, facts);
+        judge.line(command, &mut Scope::new());
+        let Judge { parts, asked_by_rule, .. } = judge;
+        let (mut verdict, mut reason) = (Verdict::Allow, "only reads".to_owned());
+        for Part { segment, .. } in &parts {
+            if rank(segment.verdict) > rank(verdict) {
+                verdict = segment.verdict;
+                reason = match segment.verdict {
+                    Verdict::Deny => format!("`{}`: {}", segment.command, segment.reason),
+                    _ => format!("runs `{}`: {}", segment.command, segment.reason),
+                };
+            }
+        }
+        if verdict == Verdict::Ask && !asked_by_rule && self.exact.iter().any(|line| line == command.trim()) {
+            (verdict, reason) = (Verdict::Allow, "this command line is approved".to_owned());
+        }
+        match (self.wanted(beyond), verdict) {
+            (Some(asks), Verdict::Allow) => (verdict, reason) = (Verdict::Ask, asks.to_owned()),
+            // Whoever answers has to see all that a yes gives.
+            (Some(asks), Verdict::Ask) => reason = format!("{asks}, and {reason}"),
+            _ => {}
+        }
+        let proposals = if verdict == Verdict::Ask { proposals(&parts) } else { Vec::new() };
+        let segments = parts.into_iter().map(|part| part.segment).collect();
+        let held = self.mode.as_ref().filter(|mode| !mode.changes_freely());
+        let mut only_reads = false;
+        if verdict == Verdict::Allow || held.is_some() {
+            // What the rules say has no part in what is known of a command.
+            let plain = || Self::default().command(command, facts, Beyond::Nothing).verdict;
+            let silent = verdict == Verdict::Allow && !self.speaks_of_commands();
+            only_reads = (beyond == Beyond::Nothing || held.is_some()) && (silent || plain() == Verdict::Allow);
+        }
+        if let Some(mode) = held.filter(|_| verdict != Verdict::Deny && (!only_reads || beyond == Beyond::Unconfined)) {
+            let why = match (verdict, beyond) {
+                (Verdict::Allow, Beyond::Nothing | Beyond::Network) => {
+                    Self::default().command(command, facts, Beyond::Nothing).reason
+                }
+                _ => reason,
+            };
+            let reason = format!("the mode `{}` runs only commands that are known to only read: {why}", mode.name);
+            return Judgement { verdict: Verdict::Deny, reason, only_reads: false, segments, proposals: Vec::new() };
+        }
+        Judgement { verdict, reason, only_reads, segments, proposals }
+    }
+
+    /// What the rules say of a command, if they say anything.
+    fn of_the_user(&self, words: &[Word]) -> Option<(Finding, Reach)> {
+        if self.deny.iter().any(|rule| rule.may_mean(words)) {
+            let reason = "a rule forbids it".to_owned();
+            return Some((Finding { verdict: Verdict::Deny, reason, firm: true }, Reach::Wide));
+        }
+        if self.ask.iter().any(|rule| rule.may_mean(words)) {
+            return Some((Finding::firm("a rule asks about it"), Reach::Wide));
+        }
+        let mut reaches = self.allow.iter().filter_map(|rule| rule.allows(words)).collect::<Vec<_>>();
+        reaches.sort_by_key(|reach| *reach == Reach::Wide);
+        reaches.first().map(|reach| (Finding::allow("a rule allows it"), *reach))
+    }
+
+    /// What is asked about is allowed where commands are, unless it is grave.
+    fn approve_as_a_whole(&self, finding: Finding) -> Finding {
+        if self.commands && finding.verdict == Verdict::Ask && !finding.firm {
+            return Finding::allow("commands are approved");
+        }
+        finding
+    }
+
+    /// What is asked about a command that wants more than its sandbox gives. No rule answers for a command without a sandbox.
+    fn wanted(&self, beyond: Beyond) -> Option<&'static str> {
+        match beyond {
+            Beyond::Nothing => None,
+            Beyond::Network => (!self.network).then_some("uses the network"),
+            Beyond::Unconfined => Some("runs outside of the sandbox"),
+        }
+    }
+
+    /// The strictest verdict, the first of equals, with all parts; nothing at all touches nothing. What asks for itself can be
+    /// approved as a kind only if all that asks can.
+    fn strictest(&self, all: &[Access]) -> Judgement {
+        let mut judged: Vec<_> = all.iter().map(|access| self.decide(access)).collect();
+        let verdict = judged.iter().map(|one| one.verdict).max_by_key(|verdict| rank(*verdict));
+        let Some(verdict) = verdict else { return self.decide(&Access::Nothing) };
+        let only_reads = judged.iter().all(|one| one.only_reads);
+        let segments = judged.iter_mut().flat_map(|one| std::mem::take(&mut one.segments)).collect();
+        judged.retain(|one| one.verdict == verdict);
+        let mut proposals: Vec<String> = Vec::new();
+        if !judged.iter().any(|one| one.proposals.is_empty()) {
+            judged.iter().for_each(|one| proposals.extend(one.proposals.iter().cloned()));
+            let mut seen = std::collections::HashSet::new();
+            proposals.retain(|rule| seen.insert(rule.clone()));
+        }
+        let reason = judged.into_iter().next().map(|one| one.reason).unwrap_or_default();
+        Judgement { verdict, reason, only_reads, segments, proposals }
+    }
+}
+
+impl<'a> Judge<'a> {
+    fn new(rules: &'a Rules, facts: &'a Facts) -> Self {
+        Self {
+            rules,
+            facts,
+            parts: Vec::new(),
+            wanted: Vec::new(),
+            touched: None,
+            named: Vec::new(),
+            lines: 0,
+            text: String::new(),
+            asked_by_rule: false,
+            roams: false,
+            input: Feed::Unknown,
+            plain: facts.shell == Shell::Plain,
+        }
+    }
+}
+
+fn judged(verdict: Verdict, reason: &str) -> Judgement {
+    let reason = reason.to_owned();
+    Judgement { verdict, reason, only_reads: false, segments: Vec::new(), proposals: Vec::new() }
+}
+
+fn on_path(rules: &[Pattern], path: &str) -> bool {
+    rules.iter().any(|rule| matches!(rule, Pattern::Path(pattern) if matches_path(pattern, path)))
+}
+
+/// Whether a glob means a path, or a folder that it lies in.
+pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
+    let path = path.trim_start_matches("./");
+    glob(pattern, path) || glob(&format!("{pattern}/**"), path)
+}
+
+/// How strict a verdict is.
+fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow => 0,
+        Verdict::Ask => 1,
+        Verdict::Deny => 2,
+    }
+}
+
+/// Whether a command may be one that runs the words behind it: every program that is not known to only read.
+fn wraps(command: &[Word]) -> bool {
+    command.first().and_then(Word::known).is_none_or(|name| programs::row(name).is_none())
+}
+
+/// The kinds that would allow what asks, each once, if all that asks is of one.
+fn proposals(parts: &[Part]) -> Vec<String> {
+    let mut proposed = Vec::new();
+    for part in parts.iter().filter(|part| part.segment.verdict == Verdict::Ask) {
+        let Some(kind) = part.kind else { return Vec::new() };
+        let rule = format!("kind={kind}");
+        if !proposed.contains(&rule) {
+            proposed.push(rule);
+        }
+    }
+    proposed
+}
+
+/// The host of an `http` or `https` address without a user's name in it, in lower case. None where it names a port that is not
+/// the web's: who approved a host did not mean whatever else runs there.
+fn host_of(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let plain = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !authority.contains('@');
+    let (host, port) = match authority.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    (plain && matches!(port, None | Some("80" | "443"))).then(|| host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, Beyond, Facts, Rules, Verdict};
+
+    fn clean() -> Facts {
+        Facts { clean_path: true, ..Facts::default() }
+    }
+
+    fn check(rules: &[&str], access: &Access, expected: Verdict) {
+        let mut all = Rules::default();
+        for rule in rules {
+            all.approve(rule).unwrap();
+        }
+        assert_eq!(all.decide(access).verdict, expected, "{rules:?} {access:?}");
+    }
+
+    #[test]
+    fn verdicts() {
+        let read = |outside| Access::Read { path: "a".into(), outside };
+        let write =
+            |protected: Option<&str>| Access::Write { path: "a".into(), protected: protected.map(str::to_owned) };
+        let command = |line: &str| Access::Command { command: line.into(), facts: clean(), beyond: Beyond::Nothing };
+        check(&[], &read(false), Verdict::Allow);
+        check(&["all"], &read(true), Verdict::Deny);
+        check(&["all"], &Access::Invalid { reason: "no path".into() }, Verdict::Deny);
+        check(&[], &write(None), Verdict::Ask);
+        check(&["edits"], &write(None), Verdict::Allow);
+        check(&["all"], &write(Some("git's own")), Verdict::Ask);
+        check(&[], &command("ls"), Verdict::Allow);
+        check(&["edits"], &command("touch x"), Verdict::Ask);
+        check(&["commands"], &command("touch x"), Verdict::Allow);
+        check(&["command=cargo test"], &command(" cargo test\n"), Verdict::Allow);
+        check(&["command=git"], &command("gitevil"), Verdict::Ask);
+        check(&["all", "command=echo"], &command("echo $(rm -rf .git)"), Verdict::Ask);
+        let fetch = |url: &str| Access::Fetch { url: url.into() };
+        check(&["all"], &fetch("https://docs.rs/x"), Verdict::Ask);
+        check(&["host=Docs.rs"], &fetch("https://docs.rs:443/x"), Verdict::Allow);
+        check(&["host=docs.rs"], &fetch("https://docs.rs.evil/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://evildocs.rs/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://docs.rs:8443/x"), Verdict::Ask);
+        check(&["host=*.docs.rs"], &fetch("https://xdocs.rs/x"), Verdict::Ask);
+        check(&["host=[2606:4700::1]"], &fetch("https://[2606:4700::1]/x"), Verdict::Allow);
+        check(&["host=github.com"], &fetch("https://xn--gthub-n2e.com/"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("https://docs.rs@evil/x"), Verdict::Ask);
+        check(&["host=docs.rs"], &fetch("file://docs.rs/x"), Verdict::Ask);
+        let several = |all: &[Access]| Access::Several(all.to_vec());
+        check(&["edits"], &several(&[read(false), write(None)]), Verdict::Allow);
+        check(&["edits"], &several(&[write(None), write(Some("git's own")), read(false)]), Verdict::Ask);
+        check(&["all"], &several(&[write(Some("git's own")), read(true)]), Verdict::Deny);
+        check(&[], &several(&[]), Verdict::Allow);
+        let outside = Access::Read { path: "/etc/passwd".into(), outside: true };
+        let several = Rules::default().decide(&several(&[read(false), outside, read(false)]));
+        assert!(several.reason.contains("`/etc/passwd`"), "{}", several.reason);
+        assert!(Rules::default().approve("everything").is_err());
+        assert!(Rules::default().approve("command=").is_err());
+    }
+}

@@ -1,0 +1,334 @@
+//! Modes: a named set of tools and instructions, and what may be done in it whatever is approved.
+//!
+//! A mode only takes away: the rules judge what is left. A command can write anything, so where files may not be changed freely only
+//! commands that are known to only read run.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
+use super::{Access, matches_path};
+
+/// A named set of tools and instructions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mode {
+    /// Its name.
+    pub name: String,
+    /// What it is for, on a line, for the user.
+    pub about: String,
+    /// What the model is told besides; may be empty.
+    pub instructions: String,
+    /// What may be done in it at all.
+    pub groups: Vec<Group>,
+    /// The files that may be changed. Empty: all of them.
+    pub write: Vec<FilePattern>,
+}
+
+/// Which files: a glob, as rules of the policy have them, or a regular expression that must occur in the path. Both are about
+/// paths from the workspace folder.
+#[derive(Debug, Clone)]
+pub enum FilePattern {
+    /// A glob.
+    Glob(String),
+    /// A regular expression.
+    Expression(Regex),
+}
+
+/// The most bytes that a regular expression may take when it is compiled.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+
+impl FilePattern {
+    /// The pattern of a regular expression.
+    ///
+    /// # Errors
+    /// In words, where it cannot be understood: look-around and back-references are in no engine that is always linear.
+    pub fn expression(text: &str) -> Result<Self, String> {
+        let built = RegexBuilder::new(text).size_limit(MAX_EXPRESSION_BYTES).build();
+        built.map(Self::Expression).map_err(|error| error.to_string())
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Glob(glob) => matches_path(glob, path),
+            Self::Expression(expression) => expression.is_match(path),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Glob(glob) => glob,
+            Self::Expression(expression) => expression.as_str(),
+        }
+    }
+}
+
+impl PartialEq for FilePattern {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other) && self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for FilePattern {}
+
+impl fmt::Display for FilePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Glob(glob) => f.write_str(glob),
+            Self::Expression(expression) => write!(f, "/{}/", expression.as_str()),
+        }
+    }
+}
+
+/// What tools do, as far as modes tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// Reading files.
+    Read,
+    /// Changing files.
+    Edit,
+    /// Running commands.
+    Command,
+    /// Fetching documents.
+    Fetch,
+    /// Calling the tools of MCP servers.
+    Server,
+    /// Giving work to subtasks.
+    Delegate,
+    /// Switching to another mode by the model's own call. The user can always switch.
+    Switch,
+}
+
+impl Group {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Read, Self::Edit, Self::Command, Self::Fetch, Self::Server, Self::Delegate, Self::Switch];
+
+    /// Its name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Edit => "edit",
+            Self::Command => "command",
+            Self::Fetch => "fetch",
+            Self::Server => "server",
+            Self::Delegate => "delegate",
+            Self::Switch => "switch",
+        }
+    }
+
+    /// What can be done where it is there, in words that stand behind "can".
+    fn does(self) -> &'static str {
+        match self {
+            Self::Read => "read files",
+            Self::Edit => "change files",
+            Self::Command => "run commands",
+            Self::Fetch => "fetch documents",
+            Self::Server => "call tools of servers",
+            Self::Delegate => "give work to subtasks",
+            Self::Switch => "switch modes",
+        }
+    }
+
+    /// The group of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+}
+
+impl Mode {
+    /// The built-in modes; the first is the usual one.
+    pub fn built_in() -> Vec<Self> {
+        use Group::{Command, Delegate, Edit, Fetch, Read, Server, Switch};
+        let mode = |name: &str, about: &str, groups: &[Group], write: &[&str], instructions: &str| Self {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            instructions: instructions.to_owned(),
+            groups: groups.to_vec(),
+            write: write.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
+        };
+        vec![
+            mode("code", "all tools", &Group::ALL, &[], ""),
+            mode(
+                "plan",
+                "look and think, change nothing: files, and commands that only read",
+                &[Read, Command, Fetch, Server, Switch],
+                &[],
+                "Find out what has to be known and say how the task is to be done: which files change, how, and how that is checked. \
+                 You cannot change anything in this mode; complete with the plan.",
+            ),
+            mode(
+                "docs",
+                "change documents only (Markdown, reStructuredText, AsciiDoc, text), run commands that only read",
+                &[Read, Edit, Command, Fetch, Server, Switch],
+                &["**/*.md", "**/*.mdx", "**/*.markdown", "**/*.rst", "**/*.adoc", "**/*.txt"],
+                "You may change documents only. Hold what they say against the code, which you can read.",
+            ),
+            mode(
+                "ask",
+                "answer questions: files and documents, no commands",
+                &[Read, Fetch, Server, Switch],
+                &[],
+                "Answer the question; complete with the answer. You cannot change files or run commands in this mode.",
+            ),
+            mode(
+                "debug",
+                "all tools, and the advice to find the cause first",
+                &Group::ALL,
+                &[],
+                "Find the cause before you change anything: name what could be wrong, look for what tells the guesses apart, and \
+                 show the fault happening. Then make the smallest change that removes the cause, and show that it does.",
+            ),
+            mode(
+                "orchestrator",
+                "divide a large task among subtasks: read and delegate, change nothing itself",
+                &[Read, Fetch, Delegate, Switch],
+                &[],
+                "Divide the task into parts that can be done and checked one by one, and give each to a subtask with new_task: in the \
+                 mode that fits it, with everything that it has to know, since it sees nothing of this task, and with what it is to \
+                 report. Read what you need to divide well. Look at each result before you build on it, and complete with what was \
+                 done in all. You change nothing yourself in this mode.",
+            ),
+        ]
+    }
+
+    /// The name that a built-in mode goes by here, for the names that others give them.
+    pub fn usual_name(name: &str) -> &str {
+        match name {
+            "act" | "build" | "default" => "code",
+            "architect" => "docs",
+            "read-only" => "plan",
+            other => other,
+        }
+    }
+
+    /// What the model is told of it, to stand behind all else; nothing of a mode without words.
+    pub fn words(&self) -> String {
+        if self.instructions.is_empty() {
+            return String::new();
+        }
+        format!("\nMode: {}. {}\n", self.name, self.instructions.trim())
+    }
+
+    /// What the model is told when this becomes its mode.
+    pub fn entered(&self) -> String {
+        let Self { name, about, instructions, .. } = self;
+        let about = if about.is_empty() { String::new() } else { format!(": {about}") };
+        let limit = if self.write.is_empty() { String::new() } else { format!(" It changes only {}.", self.writes()) };
+        let instructions = instructions.trim();
+        let instructions = if instructions.is_empty() { String::new() } else { format!(" {instructions}") };
+        format!("The mode is now `{name}`{about}.{limit}{instructions}")
+    }
+
+    /// What can be done in it and not in the other, in words that stand behind "can"; nothing if it permits no more.
+    pub fn beyond(&self, other: &Self) -> Vec<String> {
+        let mut more = Vec::new();
+        for group in self.groups.iter().filter(|group| !other.has(**group)) {
+            more.push(match group {
+                Group::Edit if !self.write.is_empty() => format!("change {}", self.writes()),
+                group => group.does().to_owned(),
+            });
+        }
+        if self.has(Group::Edit) && other.has(Group::Edit) && !other.write.is_empty() {
+            if self.write.is_empty() {
+                more.push("change any file".to_owned());
+            } else if !self.write.iter().all(|pattern| other.write.contains(pattern)) {
+                more.push(format!("change {}", self.writes()));
+            }
+        }
+        if self.has(Group::Command) && other.has(Group::Command) && self.changes_freely() && !other.changes_freely() {
+            more.push("run commands that change something".to_owned());
+        }
+        more
+    }
+
+    /// The files that may be changed, in words.
+    pub fn writes(&self) -> String {
+        self.write.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether it has that group.
+    pub fn has(&self, group: Group) -> bool {
+        self.groups.contains(&group)
+    }
+
+    /// Whether any file may be changed in it; where that is not so, commands only read.
+    pub fn changes_freely(&self) -> bool {
+        self.has(Group::Edit) && self.write.is_empty()
+    }
+
+    /// Whether its tasks may hand work to subtasks in the other mode: any where that is what it is for, else one that allows no more.
+    pub fn delegates(&self, other: &Self) -> bool {
+        self.has(Group::Delegate) || other.beyond(self).is_empty()
+    }
+
+    /// Why an access is none of this mode's, if it is not. Commands that may do more than read are judged by whoever can tell.
+    pub(crate) fn forbids(&self, access: &Access) -> Option<String> {
+        let lacks = |group: Group, does: &str| {
+            (!self.has(group)).then(|| format!("the mode `{}` does not {does}; `--mode code` does", self.name))
+        };
+        match access {
+            Access::Read { .. } => lacks(Group::Read, "read files"),
+            Access::Write { path, .. } => lacks(Group::Edit, "change files").or_else(|| {
+                let fits = self.write.is_empty() || self.write.iter().any(|pattern| pattern.matches(path));
+                (!fits).then(|| {
+                    format!("the mode `{}` changes only {}; `{path}` is another file", self.name, self.writes())
+                })
+            }),
+            Access::Command { .. } => lacks(Group::Command, "run commands"),
+            Access::Fetch { .. } => lacks(Group::Fetch, "fetch documents"),
+            Access::Server { .. } => lacks(Group::Server, "call tools of servers"),
+            Access::Nothing | Access::Several(_) | Access::Invalid { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(name: &str) -> Mode {
+        Mode::built_in().into_iter().find(|mode| mode.name == name).unwrap()
+    }
+
+    #[test]
+    fn what_a_mode_permits_beyond_another() {
+        let check = |to: &Mode, from: &Mode, expected: &[&str]| assert_eq!(to.beyond(from), expected);
+        for any in Mode::built_in() {
+            check(&any, &mode("code"), &[]);
+            check(&any, &any, &[]);
+        }
+        let plan = mode("plan");
+        check(&mode("ask"), &plan, &[]);
+        check(&mode("docs"), &plan, &[&format!("change {}", mode("docs").writes())]);
+        let all = ["change files", "give work to subtasks", "run commands that change something"];
+        check(&mode("code"), &plan, &all);
+        check(&mode("plan"), &mode("orchestrator"), &["run commands", "call tools of servers"]);
+        check(
+            &mode("code"),
+            &mode("docs"),
+            &["give work to subtasks", "change any file", "run commands that change something"],
+        );
+        let write = |globs: &[&str]| Mode {
+            write: globs.iter().map(|glob| FilePattern::Glob((*glob).to_owned())).collect(),
+            ..mode("docs")
+        };
+        check(&write(&["a/**"]), &write(&["a/**", "b/**"]), &[]);
+        check(&write(&["a/**", "c"]), &write(&["a/**", "b/**"]), &["change a/**, c"]);
+    }
+
+    #[test]
+    fn a_mode_hands_on_no_more_than_it_has() {
+        let check = |own: &str, others: &[&str]| {
+            let all = Mode::built_in();
+            let own = all.iter().find(|mode| mode.name == own).unwrap();
+            let found: Vec<_> =
+                all.iter().filter(|other| own.delegates(other)).map(|mode| mode.name.as_str()).collect();
+            assert_eq!(found, others, "{}", own.name);
+        };
+        let all = ["code", "plan", "docs", "ask", "debug", "orchestrator"];
+        ["code", "debug", "orchestrator"].iter().for_each(|own| check(own, &all));
+        check("plan", &["plan", "ask"]);
+        check("docs", &["plan", "docs", "ask"]);
+        check("ask", &["ask"]);
+    }
+}

@@ -1,0 +1,457 @@
+//! What shells do: generated lines that are judged harmless are run by the real bash, and by zsh where they are judged for it, and must
+//! change nothing.
+//!
+//! `SABIR_LINES=100000` makes it a long run; without it a few thousand lines are generated for each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sabir_policy::{Access, Beyond, Facts, Repository, Roaming, Rules, Shell, Verdict, decide};
+
+const PROGRAMS: &[&str] = &[
+    "ls",
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "grep",
+    "sort",
+    "uniq",
+    "cut",
+    "tr",
+    "sed",
+    "awk",
+    "find",
+    "diff",
+    "echo",
+    "printf",
+    "test",
+    "[",
+    "stat",
+    "du",
+    "file",
+    "nl",
+    "tac",
+    "rev",
+    "cmp",
+    "comm",
+    "paste",
+    "join",
+    "fold",
+    "xxd",
+    "od",
+    "basename",
+    "date",
+    "seq",
+    "git status",
+    "git log",
+    "git diff",
+    "git branch",
+    "git tag",
+    "git show",
+    "git grep",
+    "git config",
+    "git stash",
+    "git ls-files",
+    "git",
+    "xargs",
+    "env",
+    "command",
+    "timeout 3",
+    "nice",
+    "bash -c",
+    "time",
+    "cd",
+    "read",
+    "touch",
+    "tee",
+    "evil",
+    "type",
+    "pr",
+    "iconv",
+    "hd",
+    "shasum",
+    "namei",
+    "column",
+    "look",
+    "basenc",
+    "jq",
+    "rg",
+    "fdfind",
+    "tree",
+    "sdiff",
+    "diff3",
+    "objdump",
+    "zgrep",
+    "whereis",
+    "git apply",
+    "git cat-file",
+    "git -c color.ui=never log",
+    "git submodule status",
+    "git for-each-ref",
+    "cargo",
+    "python3",
+    "[[",
+];
+const WORDS: &[&str] = &[
+    "a.txt",
+    "b.txt",
+    "src",
+    "*.txt",
+    "src/*",
+    "*",
+    "-",
+    "--",
+    "-n",
+    "-o",
+    "-oX",
+    "-o X",
+    "--output=X",
+    "X",
+    "-i",
+    "-r",
+    "-l",
+    "-c",
+    "-e",
+    "-f",
+    "-k1",
+    "-t,",
+    "-d:",
+    "-u",
+    "-1",
+    "--all",
+    "--list",
+    "-exec",
+    "-exec touch X ;",
+    "-exec touch X \\;",
+    "-exec cat {} +",
+    "-delete",
+    "-fprint X",
+    "-name",
+    "'*.txt'",
+    "-type f",
+    "{}",
+    "\\;",
+    "1w X",
+    "'1w X'",
+    "'s/a/b/w X'",
+    "'s/a/b/e'",
+    "'s/a/b/'",
+    "1p",
+    "'1,2p'",
+    "-i.bak",
+    "'{print}'",
+    "'{print > \"X\"}'",
+    "'BEGIN{system(\"touch X\")}'",
+    "'{print $1 | \"touch X\"}'",
+    "$x",
+    "\"$x\"",
+    "${x}",
+    "${x:-X}",
+    "${x:=X}",
+    "${x@P}",
+    "$((1+1))",
+    "$((x))",
+    "$(ls)",
+    "$(touch X)",
+    "\"$(touch X)\"",
+    "`touch X`",
+    "\"`touch X`\"",
+    "$'X'",
+    "$'\\x2do'",
+    "$\"X\"",
+    "{a,-o}",
+    "{-o,X}",
+    "~",
+    "..",
+    "/etc/hostname",
+    "-C .",
+    "-C src",
+    "HEAD",
+    "HEAD~1",
+    "alpha",
+    "--ext-diff",
+    "--textconv",
+    "-O'touch X'",
+    "--no-index",
+    "touch X",
+    "'touch X'",
+    "\"touch X\"",
+    "evil",
+    "./evil",
+    "-v x",
+    "-v 'x[$(touch X)]'",
+    "]",
+    "=",
+    "-eq",
+    "<(touch X)",
+    ">(touch X)",
+    "`ls`",
+    "\"`ls -a`\"",
+    "`ls; touch X`",
+    "{a,b}.txt",
+    "{a.txt,b.txt}",
+    "{1..3}",
+    "{X,Y}",
+    "--include=*.{txt,rs}",
+    "--output={X,Y}",
+    "src/{main,x}.rs",
+    "~/a.txt",
+    "~/X",
+    "\"$PWD\"",
+    "$PWD/a.txt",
+    "$PWD/../X",
+    "'1i\\text'",
+    "'$a w X'",
+    "'1a\\'",
+    "'c X'",
+    "((1+1))",
+    "-R",
+    "-L",
+    "--check",
+    "--stat",
+    "--submodule=diff",
+    "--format=%G?",
+    "'.'",
+    "--version",
+    "-V",
+    "]]",
+];
+const BEHIND: &[&str] = &[
+    "> X",
+    ">> X",
+    "2>/dev/null",
+    "< a.txt",
+    ">&2",
+    "&> X",
+    "<<< alpha",
+    "1<> X",
+    ">| X",
+    ">/dev/null",
+    "2>&1",
+    ">& X",
+    "< /etc/hostname",
+    "{fd}> X",
+    "> \"$x\"",
+    "# > X",
+    "<<EOF\nalpha\nEOF",
+    "<<'EOF'\n$(touch X)\nEOF",
+    "<<EOF\n$(touch X)\nEOF",
+    "<<-EOF\n\tEOF\ntouch X",
+];
+const FRONT: &[&str] = &["x=X", "x=a.txt", "LC_ALL=C", "PATH=.", "IFS=X", "x=$(touch X)", "x=-oX", "NO_COLOR=1"];
+const BETWEEN: &[&str] = &["; ", " && ", " || ", " | ", " |& ", " & ", "\n", "; x=a.txt; "];
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
+
+    fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.roll(all.len())]
+    }
+
+    fn quoted(&mut self, word: &str) -> String {
+        if word.contains(['\'', '"', '\\', '$', '`', ' ']) || word.len() < 2 {
+            return word.to_owned();
+        }
+        match self.roll(12) {
+            0 => format!("'{word}'"),
+            1 => format!("\"{word}\""),
+            2 => format!("\\{word}"),
+            3 => format!("{}''{}", &word[..1], &word[1..]),
+            4 => format!("{}\\\n{}", &word[..1], &word[1..]),
+            _ => word.to_owned(),
+        }
+    }
+
+    fn simple(&mut self) -> String {
+        let mut words = Vec::new();
+        if self.roll(8) == 0 {
+            words.push(self.pick(FRONT).to_owned());
+        }
+        let program = self.pick(PROGRAMS);
+        words.push(self.quoted(program));
+        for _ in 0..self.roll(4) {
+            let word = self.pick(WORDS);
+            words.push(self.quoted(word));
+        }
+        if program == "[" && self.roll(3) > 0 {
+            words.push("]".to_owned());
+        }
+        if self.roll(5) == 0 {
+            words.push(self.pick(BEHIND).to_owned());
+        }
+        words.join(" ")
+    }
+
+    fn line(&mut self, depth: usize) -> String {
+        let one = self.simple();
+        if depth == 0 {
+            return one;
+        }
+        match self.roll(16) {
+            0..=5 => one,
+            6 | 7 => format!("{one}{}{}", self.pick(BETWEEN), self.line(depth - 1)),
+            8 => format!("({})", self.line(depth - 1)),
+            9 => format!("for x in {} {}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
+            10 => format!("if {one}; then {}; else {}; fi", self.line(depth - 1), self.simple()),
+            11 => format!("echo $({})", self.line(depth - 1)),
+            13 => format!("{one} `{}`", self.line(depth - 1)),
+            14 => format!("for x in {{{},{}}}; do {}; done", self.pick(WORDS), self.pick(WORDS), self.line(depth - 1)),
+            12 => format!(
+                "{} {}",
+                self.pick(&["command", "env", "timeout 3", "nice -n 1", "xargs", "time", "!", "builtin"]),
+                one
+            ),
+            _ => format!("bash -c '{}'", self.line(depth - 1).replace('\'', "'\\''")),
+        }
+    }
+}
+
+/// A folder with a repository, and programs that give themselves away.
+fn lay_out(base: &Path) -> PathBuf {
+    let _gone = fs::remove_dir_all(base);
+    let (folder, canaries) = (base.join("proj"), base.join("canaries"));
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::create_dir_all(&canaries).unwrap();
+    for (name, text) in [
+        ("a.txt", "alpha,1\nX\n"),
+        ("b.txt", "beta:2\n"),
+        ("src/main.rs", "fn main() {}\n"),
+        ("-oX", "alpha\n"),
+        ("-exec", "x\n"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let evil = format!("#!/bin/sh\necho ran > '{}'\n", folder.join("PWNED").display());
+    for path in [
+        folder.join("evil"),
+        folder.join("ls"),
+        folder.join("git"),
+        canaries.join("evil"),
+        canaries.join("X"),
+        canaries.join("alpha"),
+    ] {
+        fs::write(&path, &evil).unwrap();
+        let _mode = Command::new("chmod").arg("+x").arg(&path).status().unwrap();
+    }
+    let git = "git init -q -b main && git add -A && git -c user.name=n -c user.email=e commit -qm one && git status";
+    assert!(run("bash", (&folder, &canaries), git).success());
+    folder
+}
+
+fn run(shell: &str, (folder, canaries): (&Path, &Path), script: &str) -> std::process::ExitStatus {
+    Command::new(shell)
+        .args(["-c", script])
+        .current_dir(folder)
+        .env_clear()
+        .env("PATH", format!("/usr/local/bin:/usr/bin:/bin:{}", canaries.display()))
+        .env("HOME", folder)
+        .env("GIT_PAGER", "cat")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
+}
+
+/// Every file beneath a folder with what is in it; git's index is freshened by looking.
+fn snapshot(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.insert(path.clone(), Vec::new());
+            snapshot(&path, found);
+        } else if !path.ends_with(".git/index") {
+            found.insert(path.clone(), fs::read(&path).unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn bash_changes_nothing_where_nothing_is_asked() {
+    compare("bash", Shell::Bash);
+}
+
+#[test]
+fn zsh_changes_nothing_where_nothing_is_asked() {
+    compare("zsh", Shell::Zsh);
+}
+
+/// A shell that knows only what POSIX says.
+#[test]
+fn dash_changes_nothing_where_nothing_is_asked() {
+    compare("dash", Shell::Plain);
+}
+
+fn compare(program: &str, shell: Shell) {
+    for program in ["git", program] {
+        if Command::new(program).args(["-c", "true"]).output().is_err() {
+            tell(&format!("skipped: there is no {program}"));
+            return;
+        }
+    }
+    let count: usize = std::env::var("SABIR_LINES").ok().and_then(|count| count.parse().ok()).unwrap_or(4000);
+    let base = std::env::temp_dir().join(format!("sabir-policy-{program}-{}", std::process::id()));
+    let folder = lay_out(&base);
+    let allowed = allowed(count, shell, &folder);
+    let least = count / 100;
+    assert!(allowed.len() > least, "only {} of {count} lines are allowed: the grammar makes too few", allowed.len());
+    let mut before = BTreeMap::new();
+    snapshot(&folder, &mut before);
+    for batch in allowed.chunks(200) {
+        if changes(program, &base, batch, &before) {
+            assert_eq!(lay_out(&base), folder);
+            before.clear();
+            snapshot(&folder, &mut before);
+            let guilty = batch.iter().find(|line| changes(program, &base, std::slice::from_ref(line), &before));
+            panic!("judged harmless for {program}, and changes files: {guilty:?}");
+        }
+    }
+    tell(&format!("{count} lines for {program}, {} allowed and run", allowed.len()));
+    fs::remove_dir_all(&base).unwrap();
+}
+
+/// Says something where the output of tests is captured, too.
+fn tell(words: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{words}");
+}
+
+/// Those of so many generated lines that need no question.
+fn allowed(count: usize, shell: Shell, folder: &Path) -> Vec<String> {
+    let repositories = [".", "src"].map(|name| (name.to_owned(), Repository::Clean)).to_vec();
+    let facts = Facts {
+        shell,
+        clean_path: true,
+        root: folder.to_str().unwrap().to_owned(),
+        repositories,
+        roaming: Roaming::Inside,
+        ..Facts::default()
+    };
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let allowed = |line: &String| {
+        let access = Access::Command { command: line.clone(), facts: facts.clone(), beyond: Beyond::Nothing };
+        decide(&Rules::default(), &access).verdict == Verdict::Allow
+    };
+    (0..count).map(|_| dice.line(2)).filter(allowed).collect()
+}
+
+/// Whether a shell that runs these lines changes anything.
+fn changes(program: &str, base: &Path, lines: &[String], before: &BTreeMap<PathBuf, Vec<u8>>) -> bool {
+    let (folder, canaries) = (base.join("proj"), base.join("canaries"));
+    let quoted = lines.iter().map(|line| format!("( ulimit -t 5; eval '{}' ) </dev/null", line.replace('\'', "'\\''")));
+    run(program, (&folder, &canaries), &quoted.collect::<Vec<_>>().join("\n"));
+    let mut after = BTreeMap::new();
+    snapshot(&folder, &mut after);
+    after != *before
+}
